@@ -129,7 +129,7 @@ pub enum Condition {
     Ungated,
     /// The account has the name of KubeVirt's controller.
     ByKubevirt,
-    /// A user who may not remove the gate removes it, or the creator's stamp is false or changed.
+    /// A user who may not remove the gate and is no administrator removes it, or the creator's stamp is false or changed.
     GateOrCreatorChanged,
     /// The update changes the specification.
     AsksForSomethingNew,

@@ -18,6 +18,7 @@ mod job_queue_config;
 mod mtq;
 pub mod names;
 mod one_aaq;
+mod pause;
 mod rules;
 mod schema;
 mod tls_offer;
@@ -53,6 +54,7 @@ pub use in_force::{NotInForce, not_in_force, says_nothing};
 pub use job_queue_config::{AAQJobQueueConfig, AAQJobQueueConfigSpec, AAQJobQueueConfigStatus};
 pub use mtq::{MTQ, MtqSpec};
 pub use one_aaq::{holding, is_placeholder};
+pub use pause::{DEFAULT_PAUSE_RATE, HIGHEST_PAUSE_RATE, LONGEST_PAUSE, Pause, PauseError, read_pause};
 pub use tls_offer::{TlsOffer, TlsProfileError};
 pub use vmmrq::{
     OriginalResourceQuota, VirtualMachineMigrationResourceQuota, VirtualMachineMigrationResourceQuotaSpec,

@@ -96,6 +96,8 @@ pub const ACCOUNT_DENIED: &str = "not for Sluice's account";
 pub const VMI_STATUS_POLICY: &str = "sluice-vmi-status";
 /// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps tenants from the names of exempt namespaces.
 pub const EXEMPT_NAMES_POLICY: &str = "sluice-exempt-names";
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps pauses for administrators.
+pub const PAUSE_POLICY: &str = "sluice-pause";
 /// Verb on `namespaces`: who has it may create one of an exempt name.
 pub const EXEMPT_VERB: &str = "exempt";
 /// Most items of a list of an object that admission looks into, and most scheduling gates of a pod in a targeted namespace,
@@ -106,6 +108,10 @@ pub const MOST_ITEMS: usize = 64;
 pub const GATE: &str = "ApplicationAwareQuotaGate";
 /// A namespace with this label key has its pods gated, unless the `AAQ` says otherwise.
 pub const TARGET_LABEL: &str = "application-aware-quota/enable-gating";
+/// Annotation on a Namespace or the `AAQ`: until this time (RFC 3339) no pod waits for quota there.
+pub const PAUSED_ANNOTATION: &str = "quota.sluice.dev/paused";
+/// Annotation beside [`PAUSED_ANNOTATION`]: so many waiting pods go in a second at most.
+pub const PAUSE_RATE_ANNOTATION: &str = "quota.sluice.dev/pause-rate";
 /// Annotation on a pod: who created it, as the API server saw it at admission. It cannot be forged or changed.
 pub const CREATED_BY_ANNOTATION: &str = "quota.sluice.dev/created-by";
 
@@ -117,8 +123,17 @@ pub const CONTROLLER: &str = "sluice-controller";
 pub const WEBHOOK: &str = "sluice-webhook";
 /// Name of the Deployment, ServiceAccount, Lease and roles of the operator, which keeps admission objects and certificates.
 pub const OPERATOR: &str = "sluice-operator";
+/// How `sluice pause` and `sluice resume` call themselves in requests: their user agent and field manager.
+pub const PAUSE: &str = "sluice-pause";
 /// How `sluice uninstall` calls itself in requests: its user agent and field manager.
 pub const UNINSTALL: &str = "sluice-uninstall";
+/// Key of the ConfigMap [`OPERATOR`] that has the options of the installation. It wins over further keys that end with
+/// `.yaml`.
+pub const OPTIONS_KEY: &str = "options.yaml";
+/// Where that ConfigMap is in the operator's container.
+pub const OPTIONS_PATH: &str = "/etc/sluice";
+/// Reason of a condition and of events: another client insists on an object that the operator keeps.
+pub const OBJECT_CONTESTED: &str = "ObjectContested";
 /// Annotation of what the operator writes: its version. An older operator leaves what a newer one has written.
 pub const WRITER_VERSION_ANNOTATION: &str = "quota.sluice.dev/writer-version";
 /// Settings of the allocator (jemalloc, with the prefix that it has here).
@@ -151,6 +166,14 @@ pub const SECRET_PATH_BEFORE: &str = "webhook-path-before";
 /// Secret key of the time since when the webhook configurations are to name [`SECRET_PATH`].
 pub const SECRET_PATH_SINCE: &str = "webhook-path-since";
 
+/// API group of cert-manager.
+pub const CERT_MANAGER_GROUP: &str = "cert-manager.io";
+/// Resource name of cert-manager's Certificate.
+pub const CERTIFICATES: &str = "certificates";
+/// Name of the Certificate that cert-manager is asked for, and of the Secret that it writes: keys [`TLS_CERT`], [`TLS_KEY`]
+/// and [`CA_BUNDLE`], which has the authority alone. Of no meaning unless an issuer is named.
+pub const GIVEN_SECRET: &str = "sluice-webhook-cert-manager";
+
 /// Annotation of both Secrets, as application-aware-quota's have it (`library-go/pkg/operator/certrotation`): since when the
 /// certificate counts as issued.
 pub const CERT_NOT_BEFORE: &str = "auth.openshift.io/certificate-not-before";
@@ -177,6 +200,8 @@ pub const FLOW: &str = "sluice";
 pub const METRICS_SERVICE: &str = "sluice-metrics";
 /// Name of the ClusterRole of those who scrape.
 pub const METRICS_READER: &str = "sluice-metrics-reader";
+/// Name of the ServiceAccount of those who scrape by our ServiceMonitor, and of the Secret with its token.
+pub const SCRAPER: &str = "sluice-scraper";
 /// Label key on namespaces whose pods reach the metrics through our NetworkPolicy (value `enabled`).
 pub const MONITORING_LABEL: &str = "metrics";
 /// Path of the liveness probe on [`ADMIN_PORT`].
@@ -206,6 +231,8 @@ pub const VIRTUAL_MACHINES: &str = "VirtualMachines";
 /// Type of a condition of the `AAQ`, written by the controller: whether pods are gated at each API server. Its reason says
 /// by whom.
 pub const GATING: &str = "Gating";
+/// Type of a condition of the `AAQ`, written by the controller once it was paused: whether all namespaces are.
+pub const PAUSED: &str = "Paused";
 /// Type of a condition of `AAQ` and `MTQ`, written by the operator: whether the installation does its work. Types and
 /// meaning of this one and the next two are those of application-aware-quota's operator (`operator/pkg/operator/resources`).
 pub const AVAILABLE: &str = "Available";

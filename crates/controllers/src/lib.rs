@@ -4,13 +4,13 @@
 mod aaq_conditions;
 pub mod admission_config;
 pub mod certificates;
-pub mod cluster_quota_status;
+mod compare;
 mod conditions;
 pub mod gate;
 pub mod gating;
-pub mod headroom;
 pub mod installation;
 pub mod managed_quota;
 pub mod mtq_leftovers;
+mod owner;
+mod pace;
 pub mod presence;
-mod status_write;

@@ -46,4 +46,4 @@ pub use status::{StatusTarget, status_target};
 pub use timers::Timers;
 pub use uid::Uid;
 pub use uncounted::{claims_uncounted, not_enforced, uncounted, warnings};
-pub use ungated::{Unenforced, Ungated, limits_pods, unenforced, unenforced_in};
+pub use ungated::{Unenforced, Ungated, limits_pods, paused, paused_in, unenforced, unenforced_in};

@@ -9,6 +9,7 @@ mod exchange;
 mod fresh;
 mod growth;
 mod lanes;
+mod let_go;
 mod long_queue;
 mod near;
 mod quota_entry;

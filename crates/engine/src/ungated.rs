@@ -1,4 +1,5 @@
-//! Quotas of namespaces whose pods are not gated: what is told of them, by the webhook and in a quota's status.
+//! Quotas of namespaces whose pods are not gated, or wait for no quota: what is told of them, by the webhook and in a
+//! quota's status.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,6 +14,9 @@ use crate::uncounted::not_enforced_start;
 const MAX_SELECTOR: usize = 60;
 /// More names do not fit into a message: each has a letter at least, and a comma and a space.
 const MOST_NAMES: usize = MAX_KEYS / 3 + 1;
+
+/// Reason of a quota that pods do not wait for.
+const PAUSED: &str = "Paused";
 
 /// Why pods of a namespace are not gated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,19 +69,7 @@ pub fn unenforced_in<'n>(
     selector: &str,
 ) -> Option<Unenforced> {
     let start = pods_start(QuotaKind::Cluster, quota)?;
-    let (mut all, mut many, mut first) = (0_usize, 0_usize, BTreeSet::new());
-    for (name, is_ungated) in selected {
-        all += 1;
-        if is_ungated {
-            many += 1;
-            first.insert(name);
-            if first.len() > MOST_NAMES {
-                first.pop_last();
-            }
-        }
-    }
-    let (unnamed, selector) = (many - first.len(), Shortened(selector));
-    let names = listed(first.into_iter(), unnamed, MAX_KEYS)?;
+    let (Part { many, all, names }, selector) = (Part::of(selected)?, Shortened(selector));
     Some(Unenforced {
         reason: "NamespacesNotGated",
         message: format!(
@@ -85,6 +77,60 @@ pub fn unenforced_in<'n>(
              spec.namespaceSelector of the AAQ ({selector}) selects them, limit exempt ones by a ResourceQuota"
         ),
     })
+}
+
+/// What `quota` does not enforce in its namespace while that is paused `until` then, a time as text; `None` if it limits no
+/// pods.
+#[must_use]
+pub fn paused(quota: &CompiledQuota, until: &str) -> Option<Unenforced> {
+    let start = pods_start(QuotaKind::Namespace, quota)?;
+    let message = format!(
+        "{start} until {until}: an administrator has paused the namespace; usage is counted and may exceed spec.hard"
+    );
+    Some(Unenforced { reason: PAUSED, message })
+}
+
+/// What the cluster quota `quota` does not enforce in those of the `selected` namespaces that are paused. Each is given by
+/// its name and whether it is one of these. `None` if there are none, or the quota limits no pods.
+#[must_use]
+pub fn paused_in<'n>(
+    quota: &CompiledQuota,
+    selected: impl Iterator<Item = (&'n str, bool)>,
+) -> Option<Unenforced> {
+    let start = pods_start(QuotaKind::Cluster, quota)?;
+    let Part { many, all, names } = Part::of(selected)?;
+    let message = format!(
+        "{start} of {many} of {all} selected namespaces, which an administrator has paused: {names}: usage is counted and \
+         may exceed spec.quota.hard"
+    );
+    Some(Unenforced { reason: PAUSED, message })
+}
+
+/// Some of all selected namespaces.
+struct Part {
+    many: usize,
+    all: usize,
+    /// Of the first of them, and how many more there are.
+    names: String,
+}
+
+impl Part {
+    /// Each is given by its name and whether it is one of them; `None` if there are none.
+    fn of<'n>(selected: impl Iterator<Item = (&'n str, bool)>) -> Option<Self> {
+        let (mut all, mut many, mut first) = (0_usize, 0_usize, BTreeSet::new());
+        for (name, is_one) in selected {
+            all += 1;
+            if is_one {
+                many += 1;
+                first.insert(name);
+                if first.len() > MOST_NAMES {
+                    first.pop_last();
+                }
+            }
+        }
+        let unnamed = many - first.len();
+        Some(Self { many, all, names: listed(first.into_iter(), unnamed, MAX_KEYS)? })
+    }
 }
 
 /// Whether one of the quota's keys is about pods.
@@ -140,6 +186,24 @@ mod tests {
     fn what_the_managed_quota_limits_is_enforced_in_every_namespace() {
         assert_eq!(unenforced(&quota(&["services", "count/secrets"]), Ungated::NotTargeted, "a"), None);
         assert_eq!(unenforced_in(&quota(&["services"]), [("a", true)].into_iter(), "a"), None);
+    }
+
+    #[test]
+    fn a_paused_namespace_says_until_when_and_of_several_which() {
+        let told = paused(&quota(&["pods"]), "2026-01-01T12:00:00Z").unwrap();
+        assert_eq!(
+            told.message,
+            "spec.hard: not enforced on pods until 2026-01-01T12:00:00Z: an administrator has paused the namespace; usage \
+             is counted and may exceed spec.hard"
+        );
+        let told = paused_in(&quota(&["pods"]), [("a", true), ("b", false)].into_iter()).unwrap();
+        assert_eq!(
+            told.message,
+            "spec.quota.hard: not enforced on pods of 1 of 2 selected namespaces, which an administrator has paused: a: \
+             usage is counted and may exceed spec.quota.hard"
+        );
+        assert_eq!(paused_in(&quota(&["pods"]), [("b", false)].into_iter()), None);
+        assert_eq!(paused(&quota(&["services"]), "x"), None);
     }
 
     #[test]

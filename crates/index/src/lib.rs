@@ -1,15 +1,18 @@
-//! The cluster as a process knows it; synchronous, no client.
+//! The cluster as a process knows it; no client.
 //!
 //! A watch event is decoded into a narrow type, turned into a compact record and dropped. `kinds` has one file per kind,
-//! `store` the one contract of lists and sweeps, `cluster` the questions that need several kinds.
+//! `store` the one contract of lists and sweeps, `cluster` the questions that need several kinds,
+//! `observed` the cluster with a signal for each change.
 
 mod amounts;
 mod annotations;
 mod cluster;
+mod grants;
 mod kinds;
 mod labels;
 mod list_number;
 mod meta;
+mod observed;
 mod quantity;
 mod quota_spec;
 mod quotas;
@@ -20,6 +23,7 @@ mod version;
 
 pub use amounts::RawAmounts;
 pub use cluster::{Cluster, Kind, Sums, amounts_of, sum_of};
+pub use grants::{BudgetWires, GrantNames};
 pub use kinds::aacrq::AacrqWire;
 pub use kinds::aaq::{
     Aaq, AaqConfigurationWire, AaqRecord, AaqSpecWire, AaqWire, Aaqs, VmiCalculatorConfigurationWire,
@@ -66,6 +70,7 @@ pub use kinds::vmim::{
 pub use kinds::vmmrq::{Vmmrq, VmmrqRecord, VmmrqSpecWire, VmmrqStated, VmmrqWire, Vmmrqs};
 pub use labels::Labels;
 pub use list_number::{ListNumber, Source};
+pub use observed::{Dirty, Observed};
 pub use quantity::{QuantityText, ResourceTexts};
 pub use quota_spec::{QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
 pub use quotas::{

@@ -62,14 +62,6 @@ struct MakerLabel {
     maker: Option<String>,
 }
 
-/// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that says who has made an `AAQ`.
-pub(crate) fn of_aaq<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let (meta, (label, ..)) = Meta::<MakerLabel>::deserialize(deserializer)?.split();
-    let maker = label.and_then(|label| label.maker);
-    let labels = maker.map(|name| BTreeMap::from([(names::MADE_BY_LABEL.to_owned(), name)]));
-    Ok(ObjectMeta { labels, ..meta })
-}
-
 /// The label that makes a pod the target of a migration.
 #[derive(Deserialize)]
 struct MigrationLabel {
@@ -163,6 +155,29 @@ pub(crate) fn of_vmi<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
     let annotations =
         even.map(|_| BTreeMap::from([(names::EVEN_EMULATOR_ANNOTATION.to_owned(), String::new())]));
     Ok(ObjectMeta { annotations, ..meta })
+}
+
+/// The annotations of a pause.
+#[derive(Deserialize)]
+struct PauseAnnotations {
+    #[serde(rename = "quota.sluice.dev/paused")]
+    until: Option<String>,
+    #[serde(rename = "quota.sluice.dev/pause-rate")]
+    rate: Option<String>,
+}
+
+/// For `#[serde(deserialize_with)]`: as [`bare`], with the label that says who has made an `AAQ`, and the annotations of a pause.
+pub(crate) fn of_aaq<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (meta, (label, annotations, _, _)) =
+        Meta::<MakerLabel, PauseAnnotations>::deserialize(deserializer)?.split();
+    let pairs = annotations.map(|PauseAnnotations { until, rate }| {
+        [(names::PAUSED_ANNOTATION, until), (names::PAUSE_RATE_ANNOTATION, rate)]
+    });
+    let known = pairs.into_iter().flatten().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    let annotations: BTreeMap<_, _> = known.collect();
+    let maker = label.and_then(|label| label.maker);
+    let labels = maker.map(|name| BTreeMap::from([(names::MADE_BY_LABEL.to_owned(), name)]));
+    Ok(ObjectMeta { labels, annotations: Some(annotations).filter(|all| !all.is_empty()), ..meta })
 }
 
 /// The annotation that matters for head-room.
@@ -281,6 +296,9 @@ mod tests {
         let timed = of_migration(timed).unwrap().annotations;
         assert_eq!(timed, map(names::PENDING_TIMEOUT_ANNOTATION, "60"));
         assert_eq!(of_migration(&object).unwrap().annotations, None);
+        let paused = json!({ "annotations": { "note": "x", names::PAUSED_ANNOTATION: "noon" } });
+        assert_eq!(of_aaq(paused).unwrap().annotations, map(names::PAUSED_ANNOTATION, "noon"));
+        assert_eq!(of_aaq(&object).unwrap().annotations, None);
         let owned = owned(&object).unwrap();
         assert_eq!(owned.annotations, map(names::OWN_OPT_OUT, "true"));
         assert_eq!(owned.labels.unwrap().len(), 2);

@@ -2,7 +2,7 @@
 
 use crate::options::{Gating, InstallOptions};
 use crate::policy::AdmissionPolicy;
-use crate::{account_policy, exempt_policy, gate_policies, headroom_policies, vmi_policy};
+use crate::{account_policy, exempt_policy, gate_policies, headroom_policies, pause_policy, vmi_policy};
 
 /// All admission policies of an installation, in the order in which they are put in force: what only guards, what gates,
 /// what refuses what is not gated.
@@ -14,6 +14,7 @@ pub fn admission_policies(options: &InstallOptions) -> Vec<AdmissionPolicy> {
         account_policy::accounts(options),
         vmi_policy::vmi_status(),
         exempt_policy::exempt_names(options),
+        pause_policy::pause(),
         gate_policies::guard(options),
         gate_policies::stamp(),
         gate_policies::gate(options),

@@ -11,6 +11,7 @@
 //! [`SETTLE`] is for lifetimes as they are without a `certConfig`; with shorter ones it is a tenth of the time between
 //! renewals (`lifetimes.rs`).
 
+mod given;
 mod inspect;
 mod issue;
 mod lifetimes;
@@ -21,6 +22,7 @@ mod tests;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub use given::{Given, TakeError, Taking, is_published, take};
 pub use issue::{issue_serving, new_authority};
 pub use lifetimes::{CA, CertOrder, SERVING, Told};
 pub use plan::{CertPlan, CertStep, plan};

@@ -285,6 +285,16 @@ pub(crate) fn removes_gates(options: &InstallOptions) -> String {
     format!("(request.userInfo.username in {})", serde_json::json!(options.gate_removers()))
 }
 
+/// The user of the request may configure Sluice, which no role that is made for tenants allows.
+pub(crate) fn administers() -> String {
+    format!("authorizer.group('{}').resource('{}').check('update').allowed()", names::GROUP, names::AAQS)
+}
+
+/// The namespace has the annotation of a pause; its end may be over. For validations: match conditions know no namespace.
+pub(crate) fn in_paused_namespace() -> String {
+    format!("namespaceObject.metadata.?annotations[?'{}'].hasValue()", names::PAUSED_ANNOTATION)
+}
+
 /// The request is not about an exempt namespace, nor about that of the installation: what Sluice itself needs to run must
 /// not wait for it.
 pub(crate) fn not_exempt(options: &InstallOptions) -> String {

@@ -15,10 +15,10 @@ use sluice_api::names::{self, MOST_ITEMS};
 
 use crate::account_policy;
 use crate::expressions::{
-    bound, by_platform, changed_containers, containers_kept, controllers_kept, gated as has_gate, has_stamp,
-    let_in_target, local_target, made_by_kubevirt, may_be_gated, mirror, not_bound_by_others, not_exempt,
-    removes_gates, says_whose, stamp as stamp_of, stamp_kept, stamped_falsely, stamped_truly,
-    writes_migrations,
+    administers, bound, by_platform, changed_containers, containers_kept, controllers_kept,
+    gated as has_gate, has_stamp, in_paused_namespace, let_in_target, local_target, made_by_kubevirt,
+    may_be_gated, mirror, not_bound_by_others, not_exempt, removes_gates, says_whose, stamp as stamp_of,
+    stamp_kept, stamped_falsely, stamped_truly, writes_migrations,
 };
 use crate::object::{set, set_in};
 use crate::options::InstallOptions;
@@ -137,18 +137,18 @@ pub(crate) fn gated(options: &InstallOptions) -> AdmissionPolicy {
 /// a virtual machine stays one of that, in every namespace and by every way that carries annotations to a pod. Such a pod
 /// also keeps its images and resources: what was let in for a virtual machine, above a quota too,
 /// is not given to anything else.
+///
+/// In a paused namespace administrators too may take the gate: `sluice pause --offline` does, when no process of Sluice is
+/// there that would.
 pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
     let is = |resource: &str, operation: &str| {
         format!("request.resource.resource == '{resource}' && request.operation == '{operation}'")
     };
     let removed = format!("{} && !{}", may_be_gated("oldObject"), may_be_gated("object"));
+    let removal = format!("!({}) || !({removed}) || {}", is("pods", "UPDATE"), removes_gates(options));
     let mut validations = vec![
         json!({
-            "expression": format!(
-                "!({}) || !({removed}) || {}",
-                is("pods", "UPDATE"),
-                removes_gates(options)
-            ),
+            "expression": removal,
             "message": GATE_REMOVED,
             "reason": "Forbidden",
         }),
@@ -197,6 +197,10 @@ pub(crate) fn guard(options: &InstallOptions) -> AdmissionPolicy {
     ];
     let mut policy = policy(VALIDATING, names::GUARD_POLICY, "Fail", &rules);
     judge(&mut policy, &[], validations);
+    // The condition that all this is judged by knows no namespace, and so nothing of a pause.
+    if let Some(expression) = policy.pointer_mut("/spec/validations/0/expression") {
+        *expression = json!(format!("{removal} || ({} && {})", in_paused_namespace(), administers()));
+    }
     let binding = binding(VALIDATING, names::GUARD_POLICY);
     AdmissionPolicy { name: names::GUARD_POLICY, mutates: false, policy, binding }
 }

@@ -3,61 +3,53 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::object::{labels, metadata};
+use crate::object::metadata;
 use crate::options::InstallOptions;
 
 /// Ports of DNS servers: OpenShift's listen on another one behind their Service.
 const DNS_PORTS: [u16; 2] = [53, 5353];
 
-/// In: the webhook's port for any client, for no label selects API servers; from the webhook the leader's port; the metrics
-/// for namespaces with [`names::MONITORING_LABEL`]. What a kubelet asks of pods of its own node no policy stops.
+/// For the operator: it makes the others.
+pub(crate) fn of_operator(options: &InstallOptions) -> Value {
+    policy(options, names::OPERATOR, &[], &[])
+}
+
+/// In: the webhook's port for any client, for no label selects API servers; from the webhook the leader's port.
+/// Out: from the webhook to the leader.
+pub(crate) fn of_operands(options: &InstallOptions) -> [Value; 2] {
+    let reviews = json!({ "ports": [one("TCP", options.webhook_port)] });
+    let to_leader =
+        json!({ "to": pods(options, names::CONTROLLER), "ports": [one("TCP", names::GROWTH_PORT)] });
+    [
+        policy(options, names::WEBHOOK, &[reviews], &[to_leader]),
+        policy(options, names::CONTROLLER, &[growth(options)], &[]),
+    ]
+}
+
+/// Who may connect to the pods of a component, and where they may connect to, besides what holds for each of them. In: the
+/// metrics for namespaces with [`names::MONITORING_LABEL`]; what a kubelet asks of pods of its own node no policy stops.
 /// Out: the ports of API servers and of DNS.
-pub(crate) fn objects(options: &InstallOptions) -> [Value; 3] {
-    let policy = |name: &str, selector: Value, spec: Value| {
-        let mut object = json!({
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "NetworkPolicy",
-            "metadata": metadata(options, name),
-            "spec": spec,
-        });
-        crate::object::set_in(&mut object, "spec", "podSelector", json!({ "matchLabels": selector }));
-        object
-    };
+fn policy(options: &InstallOptions, component: &'static str, ingress: &[Value], egress: &[Value]) -> Value {
     let monitoring = json!({ "matchLabels": { names::MONITORING_LABEL: "enabled" } });
+    let metrics = json!({
+        "from": [{ "namespaceSelector": monitoring }],
+        "ports": [one("TCP", names::METRICS_PORT)],
+    });
     let to_dns = DNS_PORTS.iter().flat_map(|port| ["UDP", "TCP"].map(|protocol| one(protocol, *port)));
     let to_api_servers = options.api_server_ports.iter().map(|port| one("TCP", *port));
-    let ports: Vec<Value> = to_api_servers.chain(to_dns).collect();
-    [
-        policy(
-            names::APP,
-            labels(None),
-            json!({
-                "policyTypes": ["Ingress", "Egress"],
-                "ingress": [{
-                    "from": [{ "namespaceSelector": monitoring }],
-                    "ports": [one("TCP", names::METRICS_PORT)],
-                }],
-                "egress": [{ "ports": ports }],
-            }),
-        ),
-        policy(
-            names::WEBHOOK,
-            labels(Some(names::WEBHOOK)),
-            json!({
-                "policyTypes": ["Ingress", "Egress"],
-                "ingress": [{ "ports": [one("TCP", options.webhook_port)] }],
-                "egress": [{ "to": pods(names::CONTROLLER), "ports": [one("TCP", names::GROWTH_PORT)] }],
-            }),
-        ),
-        policy(
-            names::CONTROLLER,
-            labels(Some(names::CONTROLLER)),
-            json!({
-                "policyTypes": ["Ingress"],
-                "ingress": [growth(options)],
-            }),
-        ),
-    ]
+    let servers = json!({ "ports": to_api_servers.chain(to_dns).collect::<Vec<_>>() });
+    let (ingress, egress) = ([&[metrics], ingress].concat(), [&[servers], egress].concat());
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(options, component),
+        "spec": {
+            "podSelector": { "matchLabels": options.naming.selector(component) },
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": ingress,
+            "egress": egress,
+        },
+    })
 }
 
 /// From the webhook alone, unless it has the address of its node: no label selects that.
@@ -66,12 +58,12 @@ fn growth(options: &InstallOptions) -> Value {
     if options.host_network {
         json!({ "ports": ports })
     } else {
-        json!({ "from": pods(names::WEBHOOK), "ports": ports })
+        json!({ "from": pods(options, names::WEBHOOK), "ports": ports })
     }
 }
 
-fn pods(component: &str) -> Value {
-    json!([{ "podSelector": { "matchLabels": labels(Some(component)) } }])
+fn pods(options: &InstallOptions, component: &'static str) -> Value {
+    json!([{ "podSelector": { "matchLabels": options.naming.selector(component) } }])
 }
 
 fn one(protocol: &str, port: u16) -> Value {

@@ -5,6 +5,8 @@ use std::fmt::{self, Display, Formatter};
 
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sluice_api::names;
 use sluice_engine::NamespacePattern;
 
@@ -21,7 +23,8 @@ pub enum WebhookClient {
 }
 
 /// Who gates pods.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Gating {
     /// The API server by an admission policy, and behind it the webhook (Kubernetes 1.36).
     #[default]
@@ -41,7 +44,8 @@ impl Display for Gating {
 }
 
 /// What installs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Installation {
     /// The operator: all of it is there as long as the operator is. Without an `AAQ` it makes one.
     #[default]
@@ -61,7 +65,8 @@ impl Display for Installation {
 }
 
 /// What the cluster asks of pods beyond Kubernetes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Platform {
     /// Nothing: pods name their user and groups.
     #[default]
@@ -84,7 +89,7 @@ pub enum NamespaceUse {
 }
 
 /// When the image is pulled, as a container has it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PullPolicy {
     /// Where the node has none of this name.
     #[default]
@@ -106,6 +111,52 @@ impl Display for PullPolicy {
     }
 }
 
+/// By which names other programs find the installation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Naming {
+    /// Sluice's own.
+    #[default]
+    Sluice,
+    /// Those of application-aware-quota, for its own test suite.
+    Aaq,
+}
+
+/// An issuer of cert-manager, as a `Certificate` names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct IssuerRef {
+    /// Its name.
+    #[schemars(extend("minLength" = 1))]
+    pub name: String,
+    /// `Issuer`, of the namespace of the installation, or `ClusterIssuer`, or a kind of another group.
+    #[serde(default = "issuer_kind")]
+    pub kind: String,
+    /// Group of the kind.
+    #[serde(default = "issuer_group")]
+    pub group: String,
+}
+
+fn issuer_kind() -> String {
+    "Issuer".to_owned()
+}
+
+fn issuer_group() -> String {
+    names::CERT_MANAGER_GROUP.to_owned()
+}
+
+/// What is made for Prometheus' operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Monitoring {
+    /// A `ServiceMonitor`, with an account that may see the metrics and nothing else.
+    pub service_monitor: bool,
+    /// A `PrometheusRule` with alerts.
+    pub rules: bool,
+    /// Labels of both, by which a Prometheus selects them.
+    pub labels: BTreeMap<String, String>,
+}
+
 /// What may differ between installations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstallOptions {
@@ -117,7 +168,7 @@ pub struct InstallOptions {
     pub installation: Installation,
     /// What the cluster asks of pods.
     pub platform: Platform,
-    /// Image of all Deployments.
+    /// Image of the operator. Its operands have the image that its own pod has.
     pub image: String,
     /// When it is pulled.
     pub pull_policy: PullPolicy,
@@ -162,6 +213,12 @@ pub struct InstallOptions {
     pub lets_in_targets_of: Option<String>,
     /// Usernames that may take the gate from a pod, besides the controller's.
     pub further_gate_removers: Vec<String>,
+    /// Who issues the serving certificate. `None`: the operator, by an authority of its own.
+    pub cert_manager: Option<IssuerRef>,
+    /// What Prometheus' operator gets.
+    pub monitoring: Monitoring,
+    /// By which names others find the installation.
+    pub naming: Naming,
     /// Priority class of the pods. With a class of the system there is a ResourceQuota that permits it, because
     /// some clusters ask for one.
     pub priority_class: Option<String>,
@@ -195,6 +252,9 @@ impl Default for InstallOptions {
             platform_accounts: PlatformAccounts::default(),
             lets_in_targets_of: None,
             further_gate_removers: Vec::new(),
+            cert_manager: None,
+            monitoring: Monitoring::default(),
+            naming: Naming::default(),
             priority_class: Some("system-cluster-critical".to_owned()),
         }
     }

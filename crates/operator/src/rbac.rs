@@ -1,18 +1,23 @@
 //! Who may do what: one identity per component, no wildcards, names where there are any.
 
+mod operands;
+mod removal;
+
 use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::object::{cluster_metadata, labels, metadata, set};
-use crate::options::{InstallOptions, Installation};
+use crate::options::InstallOptions;
+pub use removal::removal_rights;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const EVENTS: &str = "events.k8s.io";
+const FLOWCONTROL: &str = "flowcontrol.apiserver.k8s.io";
 /// Where the API servers publish their own addresses, and under which name.
 const API_SERVERS: (&str, &str) = ("default", "kubernetes");
 /// Verbs of a reader that keeps up. With `resourceNames`, `list` and `watch` need a field selector on the name.
-const READ: [&str; 3] = ["get", "list", "watch"];
+pub(crate) const READ: [&str; 3] = ["get", "list", "watch"];
 /// Verbs of the one that makes, changes and removes.
 const KEEP: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
@@ -21,7 +26,7 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     for (name, cluster_rules, rules) in [
         (names::CONTROLLER, controller_cluster_rules(), controller_rules()),
         (names::WEBHOOK, webhook_cluster_rules(), webhook_rules()),
-        (names::OPERATOR, operator_cluster_rules(options), operator_rules(options)),
+        (names::OPERATOR, operator_cluster_rules(options), operator_rules()),
     ] {
         objects.push(account(options, name));
         objects.push(role("ClusterRole", cluster_metadata(name), cluster_rules));
@@ -35,7 +40,7 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     objects
 }
 
-fn account(options: &InstallOptions, name: &str) -> Value {
+pub(crate) fn account(options: &InstallOptions, name: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -58,11 +63,11 @@ fn metrics_reader() -> Value {
     role("ClusterRole", json!({ "name": names::METRICS_READER, "labels": labels(None) }), rules)
 }
 
-fn role(kind: &str, metadata: Value, rules: Value) -> Value {
+pub(crate) fn role(kind: &str, metadata: Value, rules: Value) -> Value {
     json!({ "apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": metadata, "rules": rules })
 }
 
-fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &str) -> Value {
+pub(crate) fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &str) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/v1"),
         "kind": format!("{role_kind}Binding"),
@@ -72,7 +77,7 @@ fn binding(options: &InstallOptions, role_kind: &str, metadata: Value, name: &st
     })
 }
 
-fn subject(options: &InstallOptions, account: &str) -> Value {
+pub(crate) fn subject(options: &InstallOptions, account: &str) -> Value {
     json!({ "kind": "ServiceAccount", "name": account, "namespace": options.namespace })
 }
 
@@ -81,11 +86,11 @@ fn subjects(options: &InstallOptions) -> [Value; 2] {
     [names::CONTROLLER, names::WEBHOOK].map(|account| subject(options, account))
 }
 
-fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+pub(crate) fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
 }
 
-fn named(group: &str, resource: &str, name: &str, verbs: &[&str]) -> Value {
+pub(crate) fn named(group: &str, resource: &str, name: &str, verbs: &[&str]) -> Value {
     let mut rule = rule(group, &[resource], verbs);
     set(&mut rule, "resourceNames", json!([name]));
     rule
@@ -165,6 +170,7 @@ fn operator_cluster_rules(options: &InstallOptions) -> Value {
         rule(names::MTQ_GROUP, &[&format!("{}/status", names::MTQS)], &["patch"]),
         // The one that it makes without another.
         named(names::GROUP, names::AAQS, names::AAQ_NAME, &["delete"]),
+        // About these, which have no namespace, and about objects that other clients insist on.
         rule(EVENTS, &["events"], &["create", "get", "patch"]),
         definitions(&[(names::MTQ_GROUP, names::MTQS)]),
         // A class that does not exist would keep pods from being made.
@@ -181,40 +187,8 @@ fn operator_cluster_rules(options: &InstallOptions) -> Value {
     ];
     rules.extend(access_rules());
     rules.extend(own_admission_rules());
-    if options.installation == Installation::Cr {
-        rules.extend(removal_cluster_rules());
-    }
+    rules.extend(operands::OF_CLUSTER.iter().flat_map(operands::rules));
     json!(rules)
-}
-
-/// To leave no pod behind a gate, no quota raised and no managed quota behind when the `AAQ` goes, whether the controller
-/// runs or not.
-fn removal_cluster_rules() -> Vec<Value> {
-    vec![
-        rule("", &["pods"], &["list", "patch"]),
-        rule("", &["resourcequotas"], &["delete"]),
-        rule("", &["resourcequotas/status"], &["patch"]),
-        rule(names::OPENSHIFT_QUOTA_GROUP, &[names::CLUSTER_RESOURCE_QUOTAS], &["list", "delete"]),
-        rule(names::GROUP, &[names::AACRQS], &["list", "delete"]),
-    ]
-}
-
-/// To remove the workloads of controller and webhook.
-fn removal_rules() -> Vec<Value> {
-    let both = json!([names::CONTROLLER, names::WEBHOOK]);
-    let made = [
-        ("apps", "deployments"),
-        ("networking.k8s.io", "networkpolicies"),
-        ("policy", "poddisruptionbudgets"),
-        ("", "services"),
-    ];
-    let workloads = made.map(|(group, resource)| {
-        let mut rule = rule(group, &[resource], &["get", "delete"]);
-        set(&mut rule, "resourceNames", both.clone());
-        rule
-    });
-    let charges = rule(names::OWN_GROUP, &[names::CLUSTER_QUOTA_CHARGES], &["list", "delete"]);
-    workloads.into_iter().chain([charges]).collect()
 }
 
 /// Our own admission objects are kept as they are shipped and put back when they are deleted.
@@ -240,6 +214,7 @@ fn own_admission_rules() -> Vec<Value> {
         ("validatingadmissionpolicies", names::ACCOUNTS_POLICY),
         ("validatingadmissionpolicies", names::VMI_STATUS_POLICY),
         ("validatingadmissionpolicies", names::EXEMPT_NAMES_POLICY),
+        ("validatingadmissionpolicies", names::PAUSE_POLICY),
         ("validatingadmissionpolicybindings", names::CHARGE_POLICY),
         ("validatingadmissionpolicybindings", names::LOCK_POLICY),
         ("validatingadmissionpolicybindings", names::GUARD_POLICY),
@@ -247,6 +222,7 @@ fn own_admission_rules() -> Vec<Value> {
         ("validatingadmissionpolicybindings", names::ACCOUNTS_POLICY),
         ("validatingadmissionpolicybindings", names::VMI_STATUS_POLICY),
         ("validatingadmissionpolicybindings", names::EXEMPT_NAMES_POLICY),
+        ("validatingadmissionpolicybindings", names::PAUSE_POLICY),
     ];
     let mut resources = own.map(|(resource, _)| resource).to_vec();
     resources.dedup();
@@ -269,19 +245,14 @@ fn controller_rules() -> Value {
     ])
 }
 
-fn operator_rules(options: &InstallOptions) -> Value {
+fn operator_rules() -> Value {
     let [create, keep] = lease_rules(names::OPERATOR);
     let mut secrets = rule("", &["secrets"], &["get", "list", "watch", "update"]);
     set(&mut secrets, "resourceNames", json!([names::CA_SECRET, names::SERVING_SECRET]));
-    let mut read = rule("apps", &["deployments"], &READ);
-    set(&mut read, "resourceNames", json!([names::CONTROLLER, names::WEBHOOK, names::OPERATOR]));
-    // Not its own: that is what the manifest says.
-    let mut apply = rule("apps", &["deployments"], &["patch"]);
-    set(&mut apply, "resourceNames", json!([names::CONTROLLER, names::WEBHOOK]));
-    let mut rules = vec![create, keep, rule("", &["secrets"], &["create"]), secrets, read, apply];
-    if options.installation == Installation::Cr {
-        rules.extend(removal_rules());
-    }
+    // Its operands have the image that its own pod has.
+    let own_pod = rule("", &["pods"], &["get"]);
+    let mut rules = vec![create, keep, rule("", &["secrets"], &["create"]), secrets, own_pod];
+    rules.extend(operands::OF_NAMESPACE.iter().flat_map(operands::rules));
     json!(rules)
 }
 

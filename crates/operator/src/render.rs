@@ -4,13 +4,20 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::admission_policies::admission_policies;
+use crate::asked::AskedOfPods;
+use crate::cert_manager::cert_manager_rights;
+use crate::monitoring::monitoring_objects;
+use crate::naming::naming_rights;
 use crate::object::{labels, set};
 use crate::options::{InstallOptions, NamespaceUse};
-use crate::{flow, headroom_policies, network, rbac, security, webhooks, workload};
+use crate::{
+    config, critical_pods, flow, headroom_policies, network, rbac, security, services, webhooks, workload,
+};
 
 /// All objects that an installation consists of once its operator runs, in the order they have to be applied.
 pub fn render(options: &InstallOptions) -> Vec<Value> {
-    [crds(), install_objects(options), admission_objects(options)].concat()
+    let operands = operand_objects(options, &AskedOfPods::default());
+    [crds(), install_objects(options), operands, admission_objects(options)].concat()
 }
 
 /// The CRDs. They belong to no installation: who removes them removes every quota.
@@ -20,7 +27,8 @@ pub fn crds() -> Vec<Value> {
     sluice_api::all_crds().into_iter().filter_map(|crd| serde_json::to_value(crd).ok()).collect()
 }
 
-/// What is applied to install: `deploy/install.yaml`.
+/// What is applied to install, `deploy/install.yaml`: accounts and rights, and the operator with what it needs
+/// itself, its options among them. Kinds of cert-manager or Prometheus' operator are there if they are asked for.
 #[must_use]
 pub fn install_objects(options: &InstallOptions) -> Vec<Value> {
     let mut objects = Vec::new();
@@ -28,15 +36,31 @@ pub fn install_objects(options: &InstallOptions) -> Vec<Value> {
         objects.push(namespace(options));
     }
     objects.extend(rbac::objects(options));
-    objects.extend(network::objects(options));
-    objects.extend(flow::objects(options));
-    objects.extend(workload::objects(options));
-    objects.push(headroom_policies::proof_quota(options));
+    objects.push(network::of_operator(options));
+    objects.extend(critical_pods::quota(options));
+    objects.push(config::map(options));
+    objects.extend(workload::of_operator(options));
+    objects.extend(rbac::removal_rights(options));
+    objects.extend(cert_manager_rights(options));
+    objects.extend(monitoring_objects(options));
+    objects.extend(naming_rights(options));
     objects
 }
 
-/// What the operator writes: everything that gates, guards or reviews. No manifest contains these objects: applying a
-/// manifest again would replace the selector of the `AAQ` by the default.
+/// What the operator makes and keeps: controller and webhook, and what belongs to them. Their pods are as it is `asked`.
+/// What one of the objects needs comes before it.
+#[must_use]
+pub fn operand_objects(options: &InstallOptions, asked: &AskedOfPods) -> Vec<Value> {
+    let mut objects = Vec::from(network::of_operands(options));
+    objects.extend(flow::objects(options));
+    objects.push(headroom_policies::proof_quota(options));
+    objects.extend(services::objects(options));
+    objects.extend(workload::of_operands(options, asked));
+    objects
+}
+
+/// What the operator writes besides: everything that gates, guards or reviews. No manifest contains these objects: applying
+/// a manifest again would replace the selector of the `AAQ` by the default.
 ///
 /// What gates comes after what guards, then the webhook configurations: from then on the API server refuses what it cannot
 /// have reviewed. The policy that refuses pods without a gate is last.

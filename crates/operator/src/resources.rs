@@ -1,5 +1,6 @@
 //! What the containers ask for.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the container of each Deployment asks for. Read from a file, what is left out keeps its default.
@@ -23,20 +24,28 @@ pub struct Amounts {
     pub memory: String,
 }
 
-#[derive(Default, Deserialize)]
+/// [`Resources`] as a file has them.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Given {
+pub(crate) struct Given {
     controller: GivenAmounts,
     webhook: GivenAmounts,
     operator: GivenAmounts,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct GivenAmounts {
+    /// Request.
+    #[schemars(extend("pattern" = AMOUNT))]
     cpu: Option<String>,
+    /// Request and limit.
+    #[schemars(extend("pattern" = AMOUNT))]
     memory: Option<String>,
 }
+
+/// A quantity of Kubernetes that is not negative, without an exponent.
+const AMOUNT: &str = r"^[0-9]+(\.[0-9]+)?([mkMGTP]|[KMGTP]i)?$";
 
 impl GivenAmounts {
     fn or(self, default: Amounts) -> Amounts {

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Toleration;
 use sluice_api::names;
 use sluice_engine::Quantity;
 
-use crate::options::{InstallOptions, NamespaceUse, Platform};
+use crate::options::{InstallOptions, IssuerRef, NamespaceUse, Platform, WebhookClient};
 use crate::resources::Amounts;
 
 /// More replicas than a cluster has use for are a typing error.
@@ -21,7 +21,7 @@ const KUBELET_PORT: u16 = 10250;
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{field}: {problem}: {remedy}")]
 pub struct InvalidOption {
-    /// As the command line has it, without dashes.
+    /// As a file of options has it, and as the command line does.
     pub field: &'static str,
     /// What is wrong with it.
     pub problem: String,
@@ -49,41 +49,102 @@ impl InstallOptions {
             let remedy = "give a number from 1 to 9; 2 keep the gate open while a node is drained";
             return refuse("replicas", format!("{} replicas", self.replicas), remedy);
         }
+        self.check_webhook()?;
+        self.check_pods()?;
+        self.check_others()
+    }
+
+    /// How API servers reach the webhook.
+    fn check_webhook(&self) -> Result<(), InvalidOption> {
+        const PORT: &str = "webhook.port (--port)";
         if self.webhook_port < LOWEST_PORT {
             let remedy = "give one of 1024 to 65535";
             let problem =
                 format!("{} is a port that only a privileged process may listen on", self.webhook_port);
-            return refuse("port", problem, remedy);
+            return refuse(PORT, problem, remedy);
         }
         if TAKEN_PORTS.contains(&self.webhook_port) {
             let problem = format!("{} is taken by probes, metrics or the controller", self.webhook_port);
-            return refuse("port", problem, "give another one, such as 8443 or 9443");
+            return refuse(PORT, problem, "give another one, such as 8443 or 9443");
         }
         if self.host_network && self.webhook_port == KUBELET_PORT {
             let problem = "10250 is the kubelet's on every node, and with host-network the webhook has the node's addresses";
-            return refuse("port", problem, "give another one, such as 8443, or leave host-network out");
+            return refuse(PORT, problem, "give another one, such as 8443, or leave host-network out");
         }
         if self.host_network && self.platform == Platform::Openshift {
             let problem = "restricted-v2 of OpenShift refuses pods with the network of their node";
-            return refuse("host-network", problem, "leave it out: API servers of OpenShift reach pods");
+            let remedy = "leave it out: API servers of OpenShift reach pods";
+            return refuse("webhook.hostNetwork (--host-network)", problem, remedy);
         }
+        if let WebhookClient::Url(url) = &self.webhook_client
+            && !url.starts_with("https://")
+        {
+            let problem = format!("API servers do not call {url:?}");
+            return refuse(
+                "webhook.url",
+                problem,
+                "write https://host:port, or leave it out for the Service",
+            );
+        }
+        Ok(())
+    }
+
+    /// What pods are made of, and where they run.
+    fn check_pods(&self) -> Result<(), InvalidOption> {
         for name in &self.image_pull_secrets {
             if !is_subdomain(name) {
                 let remedy = "give the name of a Secret in the namespace of the installation";
-                return refuse("image-pull-secret", format!("{name:?} is no name of a Secret"), remedy);
+                let problem = format!("{name:?} is no name of a Secret");
+                return refuse("imagePullSecrets (--image-pull-secret)", problem, remedy);
             }
         }
         self.tolerations.iter().try_for_each(toleration)?;
         for (key, value) in &self.node_selector {
             if !is_label_key(key) || !is_label_value(value) {
                 let remedy = "write key=value, like node-role.kubernetes.io/infra=";
-                return refuse("node-selector", format!("{key:?}={value:?} is no label of a node"), remedy);
+                let problem = format!("{key:?}={value:?} is no label of a node");
+                return refuse("nodeSelector (--node-selector)", problem, remedy);
             }
         }
         let resources = &self.resources;
         let all = [&resources.controller, &resources.webhook, &resources.operator];
-        all.into_iter().try_for_each(amounts)
+        all.into_iter().try_for_each(amounts)?;
+        if let Some(class) = self.priority_class.as_ref().filter(|class| !is_subdomain(class)) {
+            let remedy = "give the name of a PriorityClass, or nothing for none";
+            return refuse("priorityClassName (--priority-class)", format!("{class:?} is no name"), remedy);
+        }
+        Ok(())
     }
+
+    /// Who is spoken with, and who speaks.
+    fn check_others(&self) -> Result<(), InvalidOption> {
+        if self.api_server_ports.is_empty() || self.api_server_ports.contains(&0) {
+            let remedy = "give the ports that API servers listen on, such as 6443";
+            let problem = format!("{:?} lets pods reach no API server", self.api_server_ports);
+            return refuse("networkPolicy.apiServerPorts (--api-server-port)", problem, remedy);
+        }
+        if self.further_gate_removers.iter().any(String::is_empty) {
+            return refuse("allowedGateRemovers", "a username is empty", "name it, or leave it out");
+        }
+        self.cert_manager.as_ref().map_or(Ok(()), issuer)?;
+        for (key, value) in &self.monitoring.labels {
+            if !is_label_key(key) || !is_label_value(value) {
+                let problem = format!("{key:?}: {value:?} is no label");
+                return refuse("monitoring.labels", problem, "take those that your Prometheus selects by");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn issuer(issuer: &IssuerRef) -> Result<(), InvalidOption> {
+    if is_subdomain(&issuer.name) && !issuer.kind.is_empty() && is_subdomain(&issuer.group) {
+        return Ok(());
+    }
+    let problem = format!("{}.{} {:?} is no issuer", issuer.kind, issuer.group, issuer.name);
+    let remedy =
+        "give the name of an Issuer in the namespace of the installation, or kind ClusterIssuer beside it";
+    refuse("certManager.issuerRef", problem, remedy)
 }
 
 fn namespace(name: &str, used: NamespaceUse) -> Result<(), InvalidOption> {

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use sluice_api::{Condition, Endpoint, WebhookEntry, names};
 
 use crate::expressions::{
-    bound, by_kubevirt, by_platform, gated, grows, let_in_target, made_by_hand, may_be_gated, mirror,
-    new_or_resized, not_bound_by_others, not_exempt, removes_gates, resized, stamp_kept, stamped_falsely,
-    stamped_truly, states_resources,
+    administers, bound, by_kubevirt, by_platform, gated, grows, let_in_target, made_by_hand, may_be_gated,
+    mirror, new_or_resized, not_bound_by_others, not_exempt, removes_gates, resized, stamp_kept,
+    stamped_falsely, stamped_truly, states_resources,
 };
 use crate::object::{labels, set, set_in};
 use crate::options::{InstallOptions, WebhookClient};
@@ -93,12 +93,14 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
         Condition::GateOrCreatorChanged => (
             "gate-or-creator-changed",
             format!(
-                "request.operation == 'CREATE' ? {} : !{} || ({} && !{} && !{})",
+                "request.operation == 'CREATE' ? {} : !{} || ({} && !{} && !({} || {}))",
                 stamped_falsely(),
                 stamp_kept(),
                 may_be_gated("oldObject"),
                 may_be_gated("object"),
-                removes_gates(options)
+                removes_gates(options),
+                // The admission policy judges them, by the namespace: they need no webhook that is alive.
+                administers()
             ),
         ),
         Condition::AsksForSomethingNew => (
@@ -120,7 +122,7 @@ fn client_config(options: &InstallOptions, path: &str) -> Value {
     };
     let mut config = match &options.webhook_client {
         WebhookClient::Service => json!({ "service": {
-            "name": names::WEBHOOK,
+            "name": options.naming.parts().webhook,
             "namespace": options.namespace,
             "port": names::WEBHOOK_SERVICE_PORT,
         }}),

@@ -3,14 +3,17 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::object::{labels, metadata, set};
-use crate::options::{InstallOptions, NamespaceUse, WebhookClient};
+use crate::asked::AskedOfPods;
+use crate::object::{metadata, set};
+use crate::options::InstallOptions;
 use crate::resources::Amounts;
 use crate::{placement, security};
 
 /// Seconds that a token is valid; kubelet renews it before.
 const TOKEN_SECONDS: u32 = 3600;
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Volume of the ConfigMap of a component.
+const FILES: &str = "options";
 
 /// What differs between the Deployments. What all components have comes on top.
 struct Component {
@@ -18,22 +21,33 @@ struct Component {
     arguments: Vec<String>,
     ports: Vec<(&'static str, u16)>,
     resources: Amounts,
+    /// A ConfigMap, and where its keys are files.
+    files: Option<(&'static str, &'static str)>,
 }
 
-pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
-    let mut objects = Vec::new();
-    objects.extend(critical_pods(options));
-    for component in [controller(options), webhook(options), operator(options)] {
-        objects.push(deployment(options, &component));
-        objects.extend(disruption_budget(options, component.name));
-    }
-    objects.push(service(options));
-    objects.push(metrics_service(options));
+/// The Deployment of the operator, and what keeps one pod of it.
+pub(crate) fn of_operator(options: &InstallOptions) -> Vec<Value> {
+    of_component(options, &operator(options)).collect()
+}
+
+/// The same of controller and webhook, whose pods are as it is asked for.
+pub(crate) fn of_operands(options: &InstallOptions, asked: &AskedOfPods) -> Vec<Value> {
+    let components = [controller(options), webhook(options)];
+    let mut objects: Vec<_> =
+        components.iter().flat_map(|component| of_component(options, component)).collect();
+    objects
+        .iter_mut()
+        .filter_map(|object| object.pointer_mut("/spec/template/spec"))
+        .for_each(|pod| asked.set(pod));
     objects
 }
 
+fn of_component(options: &InstallOptions, component: &Component) -> impl Iterator<Item = Value> + use<> {
+    [deployment(options, component)].into_iter().chain(disruption_budget(options, component.name))
+}
+
 /// One replica stays while nodes are drained, where there are several.
-fn disruption_budget(options: &InstallOptions, component: &str) -> Option<Value> {
+fn disruption_budget(options: &InstallOptions, component: &'static str) -> Option<Value> {
     (options.replicas > 1).then(|| {
         json!({
             "apiVersion": "policy/v1",
@@ -41,7 +55,7 @@ fn disruption_budget(options: &InstallOptions, component: &str) -> Option<Value>
             "metadata": metadata(options, component),
             "spec": {
                 "minAvailable": 1,
-                "selector": { "matchLabels": labels(Some(component)) },
+                "selector": { "matchLabels": options.naming.selector(component) },
                 // Replicas that crash must not keep a node from being drained.
                 "unhealthyPodEvictionPolicy": "AlwaysAllow",
             },
@@ -95,44 +109,38 @@ fn balancers(options: &InstallOptions) -> Option<String> {
     (options.balancer_proofs > 0).then(|| format!("--balancer-proofs={}", options.balancer_proofs))
 }
 
-/// What differs from the default in the admission objects that the operator keeps.
-fn admission(options: &InstallOptions) -> Vec<String> {
-    let removers = options.further_gate_removers.iter().map(|name| format!("--allowed-gate-remover={name}"));
-    let url = match &options.webhook_client {
-        WebhookClient::Service => None,
-        WebhookClient::Url(url) => Some(format!("--webhook-url={url}")),
-    };
-    removers.chain(url).chain(platform(options)).collect()
-}
-
-/// What installs, where it is not the default.
-fn installation(options: &InstallOptions) -> Vec<String> {
-    let is_other = options.installation != InstallOptions::default().installation;
-    is_other.then(|| format!("--installation={}", options.installation)).into_iter().collect()
+/// Who may take gates, besides the controller.
+fn removers(options: &InstallOptions) -> impl Iterator<Item = String> {
+    options.further_gate_removers.iter().map(|name| format!("--allowed-gate-remover={name}"))
 }
 
 fn controller(options: &InstallOptions) -> Component {
     let serving = format!("--growth-listen=[::]:{}", names::GROWTH_PORT);
-    let further = platform(options).into_iter().chain(balancers(options)).chain([serving]).collect();
+    let certificate = options.naming.parts().serving;
+    let certificate = (certificate != names::SERVING_SECRET).then(|| format!("--tls-secret={certificate}"));
+    let further = platform(options).into_iter().chain(balancers(options)).chain([serving]).chain(certificate);
     Component {
         name: names::CONTROLLER,
-        arguments: [own("controller"), gating(options), further].concat(),
+        arguments: [own("controller"), gating(options), further.collect()].concat(),
         ports: vec![("growth", names::GROWTH_PORT)],
         resources: options.resources.controller.clone(),
+        files: None,
     }
 }
 
 fn webhook(options: &InstallOptions) -> Component {
     let serving = vec![
         format!("--listen=[::]:{}", options.webhook_port),
-        format!("--tls-secret={}", names::SERVING_SECRET),
+        format!("--tls-secret={}", options.naming.parts().serving),
     ];
-    let further = exempt(options).into_iter().chain(platform(options)).chain(balancers(options)).collect();
+    let judging = exempt(options).into_iter().chain(platform(options)).chain(removers(options));
+    let further = judging.chain(balancers(options)).collect();
     Component {
         name: names::WEBHOOK,
         arguments: [own("webhook"), serving, further].concat(),
         ports: vec![("webhook", options.webhook_port)],
         resources: options.resources.webhook.clone(),
+        files: None,
     }
 }
 
@@ -141,21 +149,24 @@ fn webhook(options: &InstallOptions) -> Component {
 fn operator(options: &InstallOptions) -> Component {
     Component {
         name: names::OPERATOR,
-        arguments: [own("operator"), gating(options), admission(options), installation(options)].concat(),
+        arguments: [own("operator"), vec![format!("--options={}", names::OPTIONS_PATH)]].concat(),
         ports: vec![],
         resources: options.resources.operator.clone(),
+        files: Some((names::OPERATOR, names::OPTIONS_PATH)),
     }
 }
 
 fn deployment(options: &InstallOptions, component: &Component) -> Value {
-    let labels = labels(Some(component.name));
+    let labels = options.naming.labels(component.name);
+    let mut metadata = metadata(options, options.naming.deployment(component.name));
+    set(&mut metadata, "labels", labels.clone());
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(options, component.name),
+        "metadata": metadata,
         "spec": {
             "replicas": options.replicas,
-            "selector": { "matchLabels": labels },
+            "selector": { "matchLabels": options.naming.selector(component.name) },
             "strategy": placement::strategy(options, component.name),
             "template": { "metadata": { "labels": labels }, "spec": pod(options, component) },
         },
@@ -169,9 +180,13 @@ fn pod(options: &InstallOptions, component: &Component) -> Value {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": { "matchLabels": labels(Some(component.name)) },
+        "labelSelector": { "matchLabels": options.naming.selector(component.name) },
     }]);
     set(&mut spec, "topologySpreadConstraints", spread);
+    if let Some((map, _)) = component.files {
+        let files = json!({ "name": FILES, "configMap": { "name": map } });
+        set(&mut spec, "volumes", json!([token_volume(), files]));
+    }
     spec
 }
 
@@ -211,6 +226,10 @@ fn container(options: &InstallOptions, component: &Component) -> Value {
     for (field, value) in serving {
         set(&mut container, field, value);
     }
+    if let Some((_, path)) = component.files {
+        let files = json!({ "name": FILES, "mountPath": path, "readOnly": true });
+        set(&mut container, "volumeMounts", json!([token_mount(), files]));
+    }
     container
 }
 
@@ -221,15 +240,16 @@ fn container_of(options: &InstallOptions, name: &str, arguments: &[String], reso
         "image": options.image,
         "imagePullPolicy": options.pull_policy.to_string(),
         "args": arguments,
+        // With the default that the API server adds: a reference to a field is one value to it.
         "env": [{
             "name": "POD_NAMESPACE",
-            "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } },
+            "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" } },
         }, {
             "name": "POD_NAME",
-            "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } },
+            "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } },
         }, {
             "name": "POD_IP",
-            "valueFrom": { "fieldRef": { "fieldPath": "status.podIP" } },
+            "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "status.podIP" } },
         }, {
             "name": names::ALLOCATOR_VARIABLE,
             "value": names::ALLOCATOR_SETTINGS,
@@ -241,8 +261,12 @@ fn container_of(options: &InstallOptions, name: &str, arguments: &[String], reso
         },
         "securityContext": security::of_container(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{ "name": "token", "mountPath": TOKEN_PATH, "readOnly": true }],
+        "volumeMounts": [token_mount()],
     })
+}
+
+fn token_mount() -> Value {
+    json!({ "name": "token", "mountPath": TOKEN_PATH, "readOnly": true })
 }
 
 fn probe(path: &str, period: u32, failures: u32) -> Value {
@@ -272,70 +296,4 @@ fn token_volume() -> Value {
             }]}},
         ]},
     })
-}
-
-fn service(options: &InstallOptions) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(options, names::WEBHOOK),
-        "spec": {
-            "type": "ClusterIP",
-            "selector": labels(Some(names::WEBHOOK)),
-            "ports": [{
-                "name": "webhook",
-                "port": names::WEBHOOK_SERVICE_PORT,
-                "targetPort": "webhook",
-                "protocol": "TCP",
-            }],
-        },
-    })
-}
-
-/// Without an address of its own: each container is scraped by itself, under this name in the certificate.
-fn metrics_service(options: &InstallOptions) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(options, names::METRICS_SERVICE),
-        "spec": {
-            "type": "ClusterIP",
-            "clusterIP": "None",
-            "selector": labels(None),
-            "ports": [{
-                "name": "metrics",
-                "port": names::METRICS_PORT,
-                "targetPort": "metrics",
-                "protocol": "TCP",
-            }],
-        },
-    })
-}
-
-/// Some clusters allow the priority classes of the system only where a ResourceQuota names them.
-fn critical_pods(options: &InstallOptions) -> Option<Value> {
-    if options.namespace_use == NamespaceUse::Shared {
-        // It would hold for the pods of others too.
-        return None;
-    }
-    let class = options.priority_class.as_ref().filter(|class| class.starts_with("system-"))?;
-    // Each Deployment has one pod more while it is rolled; and as much again for what is ending.
-    let pods = options.replicas.saturating_add(1).saturating_mul(3).saturating_mul(2);
-    Some(json!({
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {
-            "name": "sluice-critical-pods",
-            "namespace": options.namespace,
-            "labels": labels(None),
-        },
-        "spec": {
-            "hard": { "pods": pods.to_string() },
-            "scopeSelector": { "matchExpressions": [{
-                "scopeName": "PriorityClass",
-                "operator": "In",
-                "values": [class],
-            }]},
-        },
-    }))
 }

@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_operator::{
-    AdmissionPolicy, Gating, InstallOptions, PlatformAccounts, admission_objects, admission_policies,
-    rancher_objects, render,
+    AdmissionPolicy, AskedOfPods, Gating, InstallOptions, OptionsFile, PlatformAccounts, admission_objects,
+    admission_policies, install_objects, operand_objects, rancher_objects, render,
 };
 
 fn list(value: &Value) -> Vec<&str> {
@@ -38,6 +38,8 @@ fn objects_come_after_what_they_need_and_what_refuses_pods_last() {
         "ValidatingBinding sluice-vmi-status",
         "Validating sluice-exempt-names",
         "ValidatingBinding sluice-exempt-names",
+        "Validating sluice-pause",
+        "ValidatingBinding sluice-pause",
         "Validating sluice-guard",
         "ValidatingBinding sluice-guard",
         "Mutating sluice-stamp",
@@ -78,11 +80,8 @@ fn no_rule_has_a_wildcard_or_a_verb_that_gives_more_rights() {
             let own = [&managed[..], &[names::AACRQS, names::CLUSTER_QUOTA_CHARGES]].concat();
             // What makes an object go with the operator's role asks for `delete` on that object.
             let is_named = !list(&rule["resourceNames"]).is_empty();
-            let is_admission = is_named && rule["apiGroups"] == json!(["admissionregistration.k8s.io"]);
-            // The operator takes its own back.
-            let is_own_aaq = rule["resources"] == json!([names::AAQS])
-                && rule["resourceNames"] == json!([names::AAQ_NAME]);
-            let may_delete = is_admission || is_own_aaq || resources.iter().all(|each| own.contains(each));
+            let is_made = role["metadata"]["name"] == names::OPERATOR;
+            let may_delete = (is_named && is_made) || resources.iter().all(|each| own.contains(each));
             assert!(!verbs.contains(&"delete") || may_delete, "{rule}");
             assert!(!(resources.contains(&"pods") && verbs.contains(&"create")), "{rule}");
             if resources.contains(&"secrets") && verbs != ["create"] {
@@ -93,39 +92,60 @@ fn no_rule_has_a_wildcard_or_a_verb_that_gives_more_rights() {
     }
 }
 
+/// Who applies a manifest again would replace the selector of the `AAQ` by the default, and open the gate until the operator
+/// has put that right.
+#[test]
+fn no_manifest_has_what_gates_pods() {
+    let gating = ["AdmissionPolicy", "AdmissionPolicyBinding", "WebhookConfiguration"];
+    for object in install_objects(&InstallOptions::default()) {
+        let kind = object["kind"].as_str().expect("a kind");
+        assert!(!gating.iter().any(|end| kind.ends_with(end)), "{kind}");
+    }
+}
+
 /// Where OwnerReferencesPermissionEnforcement is enabled, an owner may only be given to what one may delete; and
 /// `blockOwnerDeletion`, which the operator does not set, would ask for `finalizers` too.
 #[test]
-fn the_operator_may_make_each_admission_object_go_with_its_role_and_nothing_else() {
+fn the_operator_may_make_what_it_writes_go_with_its_role_and_nothing_else() {
     let options = InstallOptions::default();
     let objects = render(&options);
-    let roles = of_kind(&objects, "ClusterRole").into_iter();
-    let role = roles.filter(|role| role["metadata"]["name"] == names::OPERATOR).collect::<Vec<_>>()[0];
-    let rules = role["rules"].as_array().expect("rules");
-    let granted = rules
-        .iter()
-        .filter(|rule| list(&rule["verbs"]).contains(&"delete") && list(&rule["resources"]) != [names::AAQS]);
-    let mut granted: Vec<(String, String)> = granted
-        .map(|rule| {
-            let ([resource], [name]) = (&list(&rule["resources"])[..], &list(&rule["resourceNames"])[..])
-            else {
-                panic!("one object: {rule}")
-            };
-            ((*resource).to_owned(), (*name).to_owned())
-        })
-        .collect();
+    let of_operator = |kind: &str| {
+        let all = of_kind(&objects, kind).into_iter();
+        let mut own = all.filter(|role| role["metadata"]["name"] == names::OPERATOR);
+        own.next().expect("a role")["rules"].as_array().expect("rules").clone()
+    };
+    let everywhere = of_operator("ClusterRole");
+    let rules = [everywhere.clone(), of_operator("Role")].concat();
+    let mut granted: Vec<(String, String)> = Vec::new();
+    for rule in rules.iter().filter(|rule| {
+        // It makes an AAQ, too, and takes it back: that has no owner.
+        list(&rule["verbs"]).contains(&"delete") && list(&rule["resources"]) != [names::AAQS]
+    }) {
+        let [resource] = &list(&rule["resources"])[..] else { panic!("one resource: {rule}") };
+        let names = list(&rule["resourceNames"]);
+        assert!(!names.is_empty() && list(&rule["verbs"]).contains(&"patch"), "{rule}");
+        granted.extend(names.iter().map(|name| ((*resource).to_owned(), (*name).to_owned())));
+    }
     let plural = |kind: &str| match kind.strip_suffix('y') {
         Some(start) => format!("{}ies", start.to_lowercase()),
         None => format!("{}s", kind.to_lowercase()),
     };
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
-    let written = admission_objects(&options).into_iter();
-    let mut written: Vec<_> =
-        written.map(|object| (plural(&text(&object["kind"])), text(&object["metadata"]["name"]))).collect();
+    let written = [admission_objects(&options), operand_objects(&options, &AskedOfPods::default())].concat();
+    let mut written: Vec<_> = written
+        .iter()
+        .map(|object| (plural(&text(&object["kind"])), text(&object["metadata"]["name"])))
+        .collect();
     granted.sort();
     written.sort();
     assert_eq!(granted, written);
-    let reads = rules.iter().filter(|rule| list(&rule["resources"]) == ["clusterroles"]);
+    for (resource, _) in &written {
+        let may_create = |rule: &&Value| {
+            list(&rule["resources"]).contains(&resource.as_str()) && list(&rule["verbs"]).contains(&"create")
+        };
+        assert!(rules.iter().any(|rule| may_create(&rule)), "{resource}");
+    }
+    let reads = everywhere.iter().filter(|rule| list(&rule["resources"]) == ["clusterroles"]);
     let reads: Vec<_> = reads.map(|rule| (list(&rule["verbs"]), list(&rule["resourceNames"]))).collect();
     assert_eq!(reads, [(vec!["get", "list", "watch"], vec![names::OPERATOR])]);
 }
@@ -151,28 +171,32 @@ fn the_pods_are_reached_at_two_ports_and_reach_few() {
     let objects = render(&InstallOptions::default());
     let policies = of_kind(&objects, "NetworkPolicy");
     assert_eq!(policies.len(), 3);
-    let ports = |rules: &Value| -> Vec<u64> {
-        let rules = rules.as_array().expect("rules").iter();
-        rules
-            .flat_map(|rule| rule["ports"].as_array().expect("ports"))
-            .filter_map(|p| p["port"].as_u64())
-            .collect()
+    let ports = |rules: &[Value]| -> Vec<u64> {
+        let ports = rules.iter().flat_map(|rule| rule["ports"].as_array().expect("ports"));
+        ports.filter_map(|port| port["port"].as_u64()).collect()
     };
-    let [all, webhook, controller] = [0, 1, 2].map(|at| &policies[at]["spec"]);
-    assert_eq!(ports(&all["ingress"]), [8444]);
-    let from = &all["ingress"][0]["from"][0]["namespaceSelector"]["matchLabels"];
-    assert_eq!(from, &json!({ "metrics": "enabled" }));
-    assert_eq!(ports(&all["egress"]), [443, 6443, 8443, 53, 53, 5353, 5353]);
-    assert_eq!(ports(&webhook["ingress"]), [8443]);
-    assert!(webhook["ingress"][0].get("from").is_none(), "API servers have no labels");
-    assert_eq!((ports(&webhook["egress"]), ports(&controller["ingress"])), (vec![8445], vec![8445]));
-    assert_eq!(webhook["egress"][0]["to"][0]["podSelector"], controller["podSelector"]);
-    assert_eq!(controller["ingress"][0]["from"][0]["podSelector"], webhook["podSelector"]);
+    let rules = |spec: &Value, of: &str| spec[of].as_array().expect("rules").clone();
+    let [operator, webhook, controller] = [0, 1, 2].map(|at| &policies[at]["spec"]);
+    for spec in [operator, webhook, controller] {
+        let (ingress, egress) = (rules(spec, "ingress"), rules(spec, "egress"));
+        assert_eq!(ports(&ingress[..1]), [8444]);
+        let from = &ingress[0]["from"][0]["namespaceSelector"]["matchLabels"];
+        assert_eq!(from, &json!({ "metrics": "enabled" }));
+        assert_eq!(ports(&egress[..1]), [443, 6443, 8443, 53, 53, 5353, 5353]);
+    }
+    let further = |spec: &Value, of: &str| rules(spec, of)[1..].to_vec();
+    assert_eq!((further(operator, "ingress"), further(operator, "egress")), (vec![], vec![]));
+    let reviews = further(webhook, "ingress");
+    assert_eq!(ports(&reviews), [8443]);
+    assert!(reviews[0].get("from").is_none(), "API servers have no labels");
+    let (to_leader, growth) = (further(webhook, "egress"), further(controller, "ingress"));
+    assert_eq!((ports(&to_leader), ports(&growth)), (vec![8445], vec![8445]));
+    assert_eq!(further(controller, "egress"), Vec::<Value>::new());
+    assert_eq!(to_leader[0]["to"][0]["podSelector"], controller["podSelector"]);
+    assert_eq!(growth[0]["from"][0]["podSelector"], webhook["podSelector"]);
+    let selected: Vec<_> = policies.iter().map(|policy| &policy["spec"]["podSelector"]).collect();
     for deployment in of_kind(&objects, "Deployment") {
-        let pod = &deployment["spec"]["template"]["metadata"]["labels"];
-        for (key, value) in all["podSelector"]["matchLabels"].as_object().expect("labels") {
-            assert_eq!(&pod[key], value);
-        }
+        assert!(selected.contains(&&deployment["spec"]["selector"]), "{deployment}");
     }
 }
 
@@ -359,6 +383,15 @@ fn arguments(options: &InstallOptions, name: &str) -> String {
     serde_json::to_string(&container["args"]).expect("JSON")
 }
 
+/// What the operator reads in its ConfigMap.
+#[allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test stops at what is not as it must be")]
+fn read_by_operator(options: &InstallOptions) -> InstallOptions {
+    let objects = render(options);
+    let text =
+        of_kind(&objects, "ConfigMap")[0]["data"][names::OPTIONS_KEY].as_str().expect("options").to_owned();
+    OptionsFile::parse(&text).expect("a file").over(InstallOptions::default()).expect("options")
+}
+
 #[test]
 fn processes_are_told_what_differs_from_the_default() {
     let other = InstallOptions {
@@ -367,14 +400,13 @@ fn processes_are_told_what_differs_from_the_default() {
         exempt_namespaces: ["infra-*", "db"].map(|name| name.parse().expect("a pattern")).to_vec(),
         ..InstallOptions::default()
     };
-    for name in [names::CONTROLLER, names::OPERATOR] {
-        assert!(!arguments(&InstallOptions::default(), name).contains("gating"), "{name}");
-        let told = arguments(&other, name);
-        assert!(told.contains("\"--gating=webhook\",\"--exempt-namespaces=infra-*,db\""), "{name}: {told}");
-    }
+    assert_eq!(read_by_operator(&other), other);
+    assert!(!arguments(&InstallOptions::default(), names::CONTROLLER).contains("gating"));
+    let told = arguments(&other, names::CONTROLLER);
+    assert!(told.contains("\"--gating=webhook\",\"--exempt-namespaces=infra-*,db\""), "{told}");
     assert!(!arguments(&InstallOptions::default(), names::WEBHOOK).contains("exempt"));
     assert!(arguments(&other, names::WEBHOOK).contains("\"--exempt-namespaces=infra-*,db\""));
-    assert!(arguments(&other, names::OPERATOR).contains("--allowed-gate-remover=system:admin"));
+    assert!(arguments(&other, names::WEBHOOK).contains("--allowed-gate-remover=system:admin"));
 }
 
 /// The accounts whose pods may name their node are the same for what gates, what refuses, and what counts.
@@ -403,7 +435,8 @@ fn policies_webhooks_and_processes_agree_on_the_accounts_of_the_platform() {
     let mut webhooks = validating["webhooks"].as_array().expect("webhooks").iter();
     let bound = webhooks.find(|webhook| webhook["name"] == "bound.pod.validator").expect("it");
     assert!(text(&bound["matchConditions"][1]["expression"]).ends_with(&format!("&& !{is_by}")));
-    for name in [names::CONTROLLER, names::OPERATOR, names::WEBHOOK] {
+    assert_eq!(read_by_operator(&options).platform_accounts, options.platform_accounts);
+    for name in [names::CONTROLLER, names::WEBHOOK] {
         let flag = "\"--platform-accounts=openshift-cnv:cdi-sa,storage:populator\"";
         assert!(arguments(&options, name).contains(flag), "{name}");
         assert!(!arguments(&InstallOptions::default(), name).contains("--platform-accounts"), "{name}");

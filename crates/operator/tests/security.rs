@@ -6,7 +6,7 @@ mod common;
 use common::of_kind;
 use serde_json::Value;
 use sluice_api::names;
-use sluice_operator::{InstallOptions, NamespaceUse, Platform, install_objects};
+use sluice_operator::{InstallOptions, NamespaceUse, Platform, install_objects, render};
 
 /// The users and groups of a namespace on OpenShift (`openshift.io/sa.scc.uid-range`).
 const RANGE: std::ops::Range<u64> = 1_000_700_000..1_000_710_000;
@@ -91,7 +91,7 @@ fn refused_by_restricted(pod: &Value) -> Vec<&'static str> {
 }
 
 fn pods(options: &InstallOptions) -> Vec<Value> {
-    let objects = install_objects(options);
+    let objects = render(options);
     of_kind(&objects, "Deployment").into_iter().map(|it| it["spec"]["template"]["spec"].clone()).collect()
 }
 
@@ -128,7 +128,7 @@ fn every_platform_keeps_to_the_restricted_level_that_the_namespace_enforces() {
 #[test]
 fn with_the_network_of_nodes_all_that_depends_on_it_follows() {
     let options = InstallOptions { host_network: true, webhook_port: 9443, ..InstallOptions::default() };
-    let objects = install_objects(&options);
+    let objects = render(&options);
     let labels = &of_kind(&objects, "Namespace")[0]["metadata"]["labels"];
     assert_eq!(labels["pod-security.kubernetes.io/enforce"], "privileged");
     for deployment in of_kind(&objects, "Deployment") {
@@ -148,8 +148,8 @@ fn with_the_network_of_nodes_all_that_depends_on_it_follows() {
     let policies = of_kind(&objects, "NetworkPolicy");
     let named =
         |name: &str| &policies.iter().find(|it| it["metadata"]["name"] == name).expect("a policy")["spec"];
-    assert_eq!(named(names::WEBHOOK)["ingress"][0]["ports"][0]["port"], 9443);
-    assert!(named(names::CONTROLLER)["ingress"][0].get("from").is_none());
+    assert_eq!(named(names::WEBHOOK)["ingress"][1]["ports"][0]["port"], 9443);
+    assert!(named(names::CONTROLLER)["ingress"][1].get("from").is_none());
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_quota_of_critical_pods_is_only_in_a_namespace_of_our_own() {
 #[test]
 fn roles_of_the_cluster_may_take_the_place_of_those_in_other_namespaces() {
     let options = InstallOptions { reads_leases_everywhere: true, ..InstallOptions::default() };
-    for object in install_objects(&options) {
+    for object in render(&options) {
         let namespace = object["metadata"]["namespace"].as_str();
         assert!(namespace.is_none_or(|namespace| namespace == options.namespace), "{object}");
     }

@@ -203,8 +203,10 @@ where
 }
 
 /// The call took longer than its deadline. The request may have been applied.
+///
+/// The text has full seconds: events whose texts are equal are one event.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer within {0:?}")]
+#[error("no answer within {}s", .0.as_millis().div_ceil(1000))]
 pub struct DeadlineExceeded(pub Duration);
 
 /// Bounds one API call. After `deadline` the call is dropped.

@@ -3,6 +3,7 @@
 //! | module | gives |
 //! |---|---|
 //! | [`client`] | a `kube::Client` with our connection settings, deadlines for single calls, server version |
+//! | [`api_servers`] | each API server of the cluster by its own address |
 //! | [`clock`] | the API server's clock |
 //! | [`request`] | requests whose answers are needed as they came |
 //! | [`retry`], [`backoff`] | what a failed write means, how long to wait before the next |
@@ -14,12 +15,14 @@
 //! | [`listen`] | sockets for all addresses of a host |
 //! | [`health`] | `/healthz`, `/readyz` |
 //! | [`scrape`], [`access`] | `/metrics`: a snapshot, for accounts that the API server allows to see it |
+//! | [`status_write`] | a merge patch of a status, counted |
 //! | [`metrics`] | API writes by kind and code |
 //! | [`shutdown`], [`panics`] | signals, supervised tasks, what a panic ends |
 
 #![warn(clippy::missing_errors_doc)]
 
 pub mod access;
+pub mod api_servers;
 pub mod backoff;
 pub mod client;
 pub mod clock;
@@ -36,5 +39,6 @@ pub mod retry;
 pub mod scrape;
 pub mod serve;
 pub mod shutdown;
+pub mod status_write;
 pub mod tls;
 pub mod watch;

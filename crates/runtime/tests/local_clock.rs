@@ -13,7 +13,7 @@ const READERS: [(&str, &str); 7] = [
         "lifetimes of certificates, which begin five minutes before they are issued",
     ),
     ("controllers/src/gating/tell.rs", "times of conditions of the AAQ"),
-    ("controllers/src/headroom/status_writer.rs", "times of conditions of budgets"),
+    ("headroom/src/loops/grant_status.rs", "times of conditions of budgets"),
     ("controllers/src/installation/mod.rs", "times of conditions of AAQ and MTQ"),
     ("runtime/src/events.rs", "times of events"),
     ("runtime/src/lease.rs", "times in the Lease, which no replica reads"),

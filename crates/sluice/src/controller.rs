@@ -11,18 +11,18 @@ use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use kube::Resource;
 use prometheus_client::registry::Registry;
 use sluice_api::{AAQ, ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
-use sluice_controllers::cluster_quota_status::{ClusterQuotaStatus, MirrorNamespaces};
+use sluice_controllers::gate::cluster_quota_status::{ClusterQuotaStatus, MirrorNamespaces};
 use sluice_controllers::gate::{
     AT_A_TIME, Apply, Gate, GateConfig, GateEvent, GateMetrics, QuotaCollector, Regarding,
 };
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
-use sluice_controllers::headroom::{
-    BlockedCollector, BlockedMigrations, HeadroomStatusWriter, LoopMetrics, Sweep,
-};
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::ChargeRules;
+use sluice_headroom::ObservedLocks;
+use sluice_headroom::loops::{BlockedCollector, BlockedMigrations, GrantStatus, LoopMetrics, Sweep};
 use sluice_index::{VmiWire, VmimWire};
 use sluice_operator::Gating;
+use sluice_runtime::api_servers::Servers;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::events::{EventType, Recorder, Report, recorder};
@@ -32,7 +32,6 @@ use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::shutdown::{Tasks, on_signal};
 use sluice_runtime::tls::{CertStore, TlsProfile};
 use sluice_webhook::WebhookMetrics;
-use sluice_window::{Observed, Servers};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -103,6 +102,10 @@ pub struct ControllerArgs {
     platform: PlatformArgs,
     #[command(flatten)]
     growth: GrowthArgs,
+    /// Secret in the installation's namespace with the serving certificate (keys tls.crt and tls.key) and the authorities of
+    /// the webhook (key ca.crt)
+    #[arg(long, value_name = "NAME", default_value = names::SERVING_SECRET)]
+    tls_secret: String,
     #[command(flatten)]
     headroom: HeadroomArgs,
 }
@@ -160,7 +163,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     // The lease is given back, and what head-room rests on is kept current, until the last request is answered.
     let stopped = CancellationToken::new();
     let mut tasks = Tasks::new();
-    let observed = Observed::new(watches.headroom(), true);
+    let locks = ObservedLocks::new(watches.headroom(), true);
+    let observed = Arc::clone(locks.observed());
     let headroom_client = connect(&options("head-room")).await?;
     let setup = Setup {
         tasks: &mut tasks,
@@ -168,7 +172,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         options: options("head-room"),
         namespace: args.namespace.clone(),
         writes: writes.clone(),
-        observed: Arc::clone(&observed),
+        locks,
         stopped: stopped.clone(),
     };
     // Targets are let in by the webhook alone, so there is nothing to tell of.
@@ -201,7 +205,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let seen_by = (Arc::clone(&certs), Arc::clone(&profile), client.clone());
     args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel)?;
 
-    let statuses = HeadroomStatusWriter::default();
+    let statuses = GrantStatus::default();
     let recorder = events.clone();
     let write_event = move |event: GateEvent| {
         let recorder = recorder.clone();
@@ -222,7 +226,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         certs.load_secret(secret);
     };
     let mut secrets = SecretWatches::default();
-    secrets.load(names::SERVING_SECRET, load);
+    secrets.load(&args.tls_secret, load);
     secrets.spawn(&mut tasks, &client, &args.namespace, &cancel);
     tasks.spawn("election", election.run(stopped.clone()));
     tasks.spawn("events", fallible(writer.run(cancel.clone())));
@@ -378,6 +382,7 @@ fn report(event: GateEvent) -> Report {
         }
         Regarding::Machine => (VmiWire::api_version(&()), VmiWire::kind(&()), "Admit"),
         Regarding::Migration => (VmimWire::api_version(&()), VmimWire::kind(&()), "Hold"),
+        Regarding::Namespace => ("v1".into(), "Namespace".into(), "Pause"),
         Regarding::Configuration => (AAQ::api_version(&()), AAQ::kind(&()), "Release"),
     };
     Report {

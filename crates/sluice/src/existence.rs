@@ -10,15 +10,16 @@ use std::time::Duration;
 use clap::ValueEnum;
 use kube::Client;
 use sluice_controllers::presence::{Presence, Removal};
-use sluice_operator::Installation;
 use sluice_operator::uninstall::{Seen, Step, Wish, plan};
+use sluice_operator::{InstallOptions, Installation, Naming};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_runtime::clock::ServerClock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::uninstall::{self, Report, observe_made, to_log};
+use crate::progress::to_log;
+use crate::uninstall::{self, Report, observe_made};
 
 /// What is made while it is removed is seen after this time: the loops that make it stop at their next write.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -27,15 +28,8 @@ const SETTLED: Duration = Duration::from_secs(2);
 const WISH: Wish = Wish { keep_objects: false, keep_operator: true, quotas: false, definitions: false };
 
 /// What installs.
-#[derive(Debug, clap::Args)]
-pub struct InstallationArgs {
-    /// What installs
-    #[arg(long, value_enum, value_name = "BY", default_value_t = By::Always)]
-    installation: By,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
+pub enum By {
     /// The operator: pods are gated as long as it is there. If there is no AAQ it makes one, and takes it back when
     /// somebody else makes one
     Always,
@@ -43,12 +37,11 @@ enum By {
     Cr,
 }
 
-impl InstallationArgs {
-    /// As an option of an installation.
-    pub fn wanted(&self) -> Installation {
-        match self.installation {
-            By::Always => Installation::Always,
-            By::Cr => Installation::Cr,
+impl From<By> for Installation {
+    fn from(by: By) -> Self {
+        match by {
+            By::Always => Self::Always,
+            By::Cr => Self::Cr,
         }
     }
 }
@@ -70,17 +63,18 @@ pub struct Remover {
     client: Client,
     as_quota_controller: (Client, Arc<ServerClock>),
     namespace: String,
+    naming: Naming,
     told: watch::Sender<Removal>,
 }
 
 impl Remover {
-    /// Of the installation in `namespace`. `told` gets how far it is.
+    /// Of the installation with the options `installed`. `told` gets how far it is.
     ///
     /// # Errors
     /// When no client can be made.
     pub async fn new(
         options: ClientOptions,
-        namespace: &str,
+        installed: &InstallOptions,
         told: watch::Sender<Removal>,
     ) -> anyhow::Result<Self> {
         let clock = Arc::new(ServerClock::default());
@@ -91,7 +85,8 @@ impl Remover {
         Ok(Self {
             client,
             as_quota_controller: (impersonating, clock),
-            namespace: namespace.to_owned(),
+            namespace: installed.namespace.clone(),
+            naming: installed.naming,
             told,
         })
     }
@@ -149,11 +144,12 @@ impl Remover {
             return Ok(());
         }
         let (client, quota_controller) = (self.client.clone(), self.as_quota_controller.clone());
-        let mut removal = uninstall::Removal::new(client, quota_controller, self.namespace.clone(), to_log);
+        let mut removal =
+            uninstall::Removal::new(client, quota_controller, (self.namespace.clone(), self.naming), to_log);
         let mut report = Report::new(&self.namespace, false);
         let (mut was_over, mut before) = (false, Vec::new());
         loop {
-            let seen = observe_made(&self.client, &self.namespace).await?;
+            let seen = observe_made(&self.client, &self.namespace, self.naming).await?;
             if let Some(object) = seen.blocking().next() {
                 let what = anyhow::anyhow!("{object} has not Sluice's label: label it, or remove it");
                 return Err(Stopped::Failed(what));

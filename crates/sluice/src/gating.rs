@@ -34,36 +34,38 @@ impl ExemptArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum GatedBy {
+pub enum GatedBy {
     /// The API server, by an admission policy, and behind it the webhook
     Policy,
     /// The webhook alone
     Webhook,
 }
 
-impl GatingArgs {
-    /// Namespaces whose pods are never gated.
-    pub fn exempt(&self) -> &[NamespacePattern] {
-        &self.exempt.exempt_namespaces
+impl From<GatedBy> for Gating {
+    fn from(by: GatedBy) -> Self {
+        match by {
+            GatedBy::Policy => Self::Policy,
+            GatedBy::Webhook => Self::Webhook,
+        }
     }
+}
 
+/// Who gates pods at an API server of this version, where a user wants `wanted`.
+#[must_use]
+pub fn gating_at(version: &ServerVersion, wanted: Gating) -> Gating {
+    let can = (version.major, version.minor) >= FIRST_WITH_MUTATING_POLICIES;
+    if can { wanted } else { Gating::Webhook }
+}
+
+impl GatingArgs {
     /// See [`ExemptArgs::with`].
     pub fn exempt_with(&self, own: &str) -> Vec<NamespacePattern> {
         self.exempt.with(own)
     }
 
-    /// Who gates pods where the API server can.
-    pub fn wanted(&self) -> Gating {
-        match self.gating {
-            GatedBy::Policy => Gating::Policy,
-            GatedBy::Webhook => Gating::Webhook,
-        }
-    }
-
     /// Who gates pods at an API server of this version.
     #[must_use]
     pub fn of(&self, version: &ServerVersion) -> Gating {
-        let can = (version.major, version.minor) >= FIRST_WITH_MUTATING_POLICIES;
-        if self.gating == GatedBy::Policy && can { Gating::Policy } else { Gating::Webhook }
+        gating_at(version, self.gating.into())
     }
 }

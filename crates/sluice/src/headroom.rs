@@ -8,14 +8,14 @@ use http::Uri;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
+use sluice_headroom::{
+    Headroom, HeadroomMetrics, HeadroomSetup, ObservedLocks, Outcome, Requests, StatusWriter,
+};
+use sluice_runtime::api_servers::{Servers, follow_identities, follow_servers};
 use sluice_runtime::client::{ClientOptions, Server, connect};
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::shutdown::Tasks;
-use sluice_window::{
-    Headroom, HeadroomMetrics, Observed, Outcome, Parts, Requests, Servers, StatusWriter, follow_identities,
-    follow_servers,
-};
 use tokio_util::sync::CancellationToken;
 
 /// Flags about head-room.
@@ -43,8 +43,8 @@ pub struct Setup<'s> {
     pub namespace: String,
     /// Counts what is written.
     pub writes: ApiWrites,
-    /// What is known of the cluster.
-    pub observed: Arc<Observed>,
+    /// What is known of the cluster, and of the locks in it.
+    pub locks: ObservedLocks,
     /// Ends what keeps the state current.
     pub stopped: CancellationToken,
 }
@@ -61,7 +61,7 @@ impl HeadroomArgs {
         registry: &mut Registry,
         told: impl Fn(Outcome) + Send + Sync + 'static,
     ) -> anyhow::Result<(Arc<Headroom>, Arc<Servers>)> {
-        let Setup { tasks, client, options, namespace, writes, observed, stopped } = setup;
+        let Setup { tasks, client, options, namespace, writes, locks, stopped } = setup;
         let servers = Servers::new(client.clone(), options.clone()).trusting_balancers(self.balancer_proofs);
         let servers = Arc::new(servers);
         if self.api_server.is_empty() {
@@ -81,8 +81,9 @@ impl HeadroomArgs {
         let writer = StatusWriter::new(client.clone(), impersonating, Arc::clone(&clock), writes);
         let requests = Requests::new(client, clock);
         requests.clock().await.context("could not read the API server's clock")?;
-        let parts = Parts { observed, requests, writer, servers: Arc::clone(&servers), metrics, namespace };
-        let headroom = Headroom::new(parts, told);
+        let setup =
+            HeadroomSetup { locks, requests, writer, servers: Arc::clone(&servers), metrics, namespace };
+        let headroom = Headroom::new(setup, told);
         let proofs = Arc::clone(&headroom).keep_proving(stopped);
         tasks.spawn("head-room proofs", infallible(proofs));
         Ok((headroom, servers))

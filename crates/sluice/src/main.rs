@@ -6,15 +6,21 @@ mod existence;
 mod gating;
 mod growth;
 mod headroom;
+mod held_pods;
 mod lease;
 mod logging;
 mod metrics;
 mod mtq_leftovers;
 mod operator;
+mod options;
 mod output;
+mod pause;
 mod platform;
+mod progress;
 mod render;
+mod requests;
 mod rules;
+mod server_version;
 #[cfg(test)]
 mod tests;
 mod tls_profile;
@@ -55,9 +61,9 @@ enum Command {
     /// Answer the API server's admission requests: gate new pods, guard the gate, validate quotas
     #[command(args_override_self = true)]
     Webhook(Box<webhook::WebhookArgs>),
-    /// Keep certificates, webhook configurations and admission policies as they are shipped
+    /// Make and keep controller, webhook, certificates and what gates pods
     ///
-    /// Follows the AAQ's namespaceSelector. Nothing waits for it: what it keeps is in force while it does not run.
+    /// As the AAQ asks. Nothing waits for it: what it keeps is in force while it does not run.
     #[command(args_override_self = true)]
     Operator(Box<operator::OperatorArgs>),
     /// List what a managed-tenant-quota that crashed left behind, with the commands that repair it
@@ -76,6 +82,19 @@ enum Command {
     /// Exit code: 0: all was printed; 2: an option is wrong, or standard output cannot be written.
     #[command(args_override_self = true)]
     Render(Box<render::RenderArgs>),
+    /// Let pods go without room in their quotas, for a time
+    ///
+    /// Until the end no pod waits for quota in the namespaces: those that wait go in order, and updates may give pods more.
+    /// Usage is counted and may exceed the limits. The pause ends by itself; then new pods wait again, and none is evicted.
+    /// Run it as an administrator who may update the AAQ.
+    ///
+    /// With --offline no process of Sluice has to be alive: this command takes the gates off itself, until no pod waits or
+    /// the pause ends. What was released is counted when the controller runs again.
+    ///
+    /// Exit code: 0: done; 1: an error; 2: wrong arguments; 3: pods wait still, and the output says why.
+    Pause(pause::PauseArgs),
+    /// End a pause: pods wait for quota again
+    Resume(pause::ResumeArgs),
     /// Remove an installation: let go all pods that wait, then delete what is Sluice's
     ///
     /// Run it with a kubeconfig of an administrator; no process of Sluice has to be alive. It stops the operator, deletes
@@ -105,6 +124,8 @@ fn main() -> anyhow::Result<ExitCode> {
             Command::MtqLeftovers(args) => return mtq_leftovers::run(args).await,
             Command::Crds => crds::print()?,
             Command::Render(args) => return Ok(render::run(&args)),
+            Command::Pause(args) => return pause::run(args).await,
+            Command::Resume(args) => pause::resume(args).await?,
             Command::Uninstall(args) => return uninstall::run(*args).await,
         }
         Ok(ExitCode::SUCCESS)

@@ -1,5 +1,5 @@
-//! `sluice operator`: keeps the installation's admission objects and certificates, brings to its Deployments what the `AAQ`
-//! asks and says how it is, with an identity that may do nothing else.
+//! `sluice operator`: makes and keeps the installation's controller and webhook, admission objects and certificates, as the
+//! `AAQ` asks, and says how they are, with an identity that may do nothing else.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -7,27 +7,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_controllers::admission_config;
 use sluice_controllers::certificates::{self, CertificateSettings, Secrets};
-use sluice_controllers::installation::{self, InstallationSettings, Told, follow_asked};
+use sluice_controllers::installation::{self, Asked, InstallationSettings, Told, follow_asked};
 use sluice_controllers::presence::{Presence, Removal};
-use sluice_operator::{InstallOptions, WebhookClient};
+use sluice_operator::{InstallOptions, NamespaceUse, WebhookClient};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::events::recorder;
 use sluice_runtime::health::Admin;
-use sluice_runtime::lease::{Election, Leadership, LeaseOptions, WriteToken, unique_identity};
+use sluice_runtime::lease::{Election, Leadership, LeaseOptions, WriteToken};
 use sluice_runtime::shutdown::{Tasks, on_signal};
 use sluice_runtime::tls::{CertStore, TlsProfile};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::existence::{InstallationArgs, Remover};
-use crate::gating::GatingArgs;
+use crate::existence::Remover;
+use crate::gating::gating_at;
 use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
-use crate::platform::PlatformAccountsArgs;
+use crate::options::{OptionsArgs, OptionsError};
+use crate::server_version::end_when_gated_otherwise;
 use crate::tls_profile::ProfileKeeper;
 
 /// What requests under way and the release of the lease get after a signal.
@@ -54,18 +57,20 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "URL")]
     webhook_url: Option<String>,
     #[command(flatten)]
-    gating: GatingArgs,
-    #[command(flatten)]
-    platform: PlatformAccountsArgs,
+    options: OptionsArgs,
+    /// Name of the pod that this process runs in: its operands get the image of that pod
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pod_name: Option<String>,
     /// A further username that may remove the gate from pods; repeatable
     #[arg(long, value_name = "USERNAME")]
     allowed_gate_remover: Vec<String>,
-    #[command(flatten)]
-    installation: InstallationArgs,
     /// The version that the status of AAQ and MTQ says; that of this program if not given. For programs that wait for a
     /// version of application-aware-quota
     #[arg(long, env = "OPERATOR_VERSION", value_name = "VERSION")]
     reported_version: Option<String>,
+    /// Write again what an operator of a newer version has written: to go back to this version
+    #[arg(long)]
+    allow_downgrade: bool,
 }
 
 /// Runs until a signal, the loss of the lease, or the end of a task.
@@ -82,10 +87,13 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let client = connect(&options).await?;
     let version = ServerVersion::fetch(&client).await?;
     tracing::info!(server = %format!("{}.{}", version.major, version.minor), "connected");
+    let files = args.options.read()?;
+    let wanted = args.install_options(own_image(&client, &args).await?)?;
 
     let mut lease = LeaseOptions::new(&args.namespace, names::OPERATOR);
     lease.timings = args.lease.timings()?;
     lease.labels = crate::lease::labels();
+    let identity = lease.identity.clone();
     let election = Election::new(client.clone(), lease)?;
     let (token, leadership) = (election.token(), election.leadership());
 
@@ -97,43 +105,38 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let following = follow_asked(client.clone(), asking, cancel.clone());
     tasks.spawn("what AAQ and MTQ ask of this process", end_with(following));
     tasks.spawn("TLS profile", end_with(ProfileKeeper::new(profile).follow(asked.clone())));
-    let secrets = Secrets::default();
+    let changed = args.options.clone();
+    let ending = cancel.clone();
+    tasks.spawn("options", end_with(async move { changed.until_changed(files, ending).await }));
+    let secrets = Secrets::new(wanted.naming.parts(), wanted.cert_manager.is_some());
     let watching = secrets.clone().observe(client.clone(), args.namespace.clone(), cancel.clone());
     tasks.spawn("secrets", watching);
     let loading = secrets.clone().load_serving(move |secret| certs.load_secret(secret), cancel.clone());
     tasks.spawn("certificate secret", end_with(loading));
 
-    let mut settings = CertificateSettings::new(&args.namespace);
-    settings.names.extend(args.webhook_san.iter().cloned());
-    let certificates = certificates::run(
-        client.clone(),
-        secrets.clone(),
-        settings,
-        asked,
-        may_write(&token),
-        cancel.clone(),
-    );
-    tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
-    let installed = args.install_options(&version);
+    let lead = (&token, &leadership);
+    keep_certificates(&mut tasks, (&args, &wanted), &client, (&secrets, asked), lead, &cancel);
+    let upgrade = end_when_gated_otherwise(client.clone(), wanted.gating, version, cancel.clone());
+    tasks.spawn("version of the API server", end_with(upgrade));
     let (withheld, why_withheld) = watch::channel(None);
     let (presence, is_present) = watch::channel(Presence::default());
     let (removal, removed) = watch::channel(Removal::default());
     let configuration = admission_config::run(
         client.clone(),
         secrets,
-        installed,
+        InstallOptions { gating: gating_at(&version, wanted.gating), ..wanted.clone() },
         (is_present.clone(), withheld),
         may_write(&token),
         cancel.clone(),
     );
     tasks.spawn("admission configuration", once_leading(leadership.clone(), cancel.clone(), configuration));
-    let remover = Remover::new(options, &args.namespace, removal).await?;
-    let removing = remover.run(is_present, may_write(&token), cancel.clone());
+    let removing =
+        Remover::new(options, &wanted, removal).await?.run(is_present, may_write(&token), cancel.clone());
     tasks.spawn("removal", once_leading(leadership.clone(), cancel.clone(), removing));
-    let (events, writer) = recorder(client.clone(), names::OPERATOR, &unique_identity());
+    let (events, writer) = recorder(client.clone(), names::OPERATOR, &identity);
     tasks.spawn("events", end_with(writer.run(cancel.clone())));
-    let wanted = args.installation.wanted();
-    let settings = InstallationSettings::new(&args.namespace, args.reported_version.as_deref(), wanted);
+    // What the operands are told is what is wanted: they ask API servers themselves.
+    let settings = InstallationSettings::new(wanted, args.allow_downgrade, args.reported_version.as_deref());
     let told = Told { withheld: why_withheld, removal: removed, presence, events };
     let keeping = installation::run(client, settings, told, may_write(&token), cancel.clone());
     tasks.spawn("installation", once_leading(leadership, cancel.clone(), keeping));
@@ -143,20 +146,64 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Starts the loops that keep certificates and tell of their authorities.
+fn keep_certificates(
+    tasks: &mut Tasks,
+    (args, wanted): (&OperatorArgs, &InstallOptions),
+    client: &Client,
+    (secrets, asked): (&Secrets, watch::Receiver<Option<Asked>>),
+    (token, leadership): (&WriteToken, &watch::Receiver<Leadership>),
+    cancel: &CancellationToken,
+) {
+    let mut settings = CertificateSettings::new(&args.namespace, wanted.naming.parts());
+    settings.names.extend(args.webhook_san.iter().cloned());
+    settings.issuer.clone_from(&wanted.cert_manager);
+    let (at, known, may) = (client.clone(), secrets.clone(), may_write(token));
+    let bundle = certificates::keep_bundle(at, known, settings.clone(), may, cancel.clone());
+    tasks.spawn("authorities", once_leading(leadership.clone(), cancel.clone(), bundle));
+    let (at, known, may) = (client.clone(), secrets.clone(), may_write(token));
+    let certificates = certificates::run(at, known, settings, asked, may, cancel.clone());
+    tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));
+}
+
 impl OperatorArgs {
-    /// What is kept in force in this cluster.
-    fn install_options(&self, version: &ServerVersion) -> InstallOptions {
-        InstallOptions {
+    /// What is kept in force, whatever the version of the cluster.
+    fn install_options(&self, image: Option<String>) -> Result<InstallOptions, OptionsError> {
+        let base = InstallOptions {
             namespace: self.namespace.clone(),
-            webhook_client: self.webhook_url.clone().map_or(WebhookClient::Service, WebhookClient::Url),
-            installation: self.installation.wanted(),
-            gating: self.gating.of(version),
-            exempt_namespaces: self.gating.exempt().to_vec(),
-            platform_accounts: self.platform.platform_accounts.clone(),
-            further_gate_removers: self.allowed_gate_remover.clone(),
+            // It is there already, whosoever it is.
+            namespace_use: NamespaceUse::Own,
             ..InstallOptions::default()
+        };
+        let mut options = self.options.over(base)?;
+        if let Some(url) = &self.webhook_url {
+            options.webhook_client = WebhookClient::Url(url.clone());
         }
+        options.further_gate_removers.extend(self.allowed_gate_remover.iter().cloned());
+        options.image = image.unwrap_or(options.image);
+        options.validate()?;
+        Ok(options)
     }
+}
+
+/// The image of the pod that this process runs in; `None` without a pod.
+///
+/// Operands get it, and not what the Deployment or an option says: Helm and the `images:` of a kustomization set the image
+/// in one place then, and while the Deployment is rolled each operator gives its operands the version whose arguments it knows.
+async fn own_image(client: &Client, args: &OperatorArgs) -> anyhow::Result<Option<String>> {
+    let Some(name) = &args.pod_name else { return Ok(None) };
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &args.namespace);
+    let pod = pods.get(name).await.with_context(|| format!("could not read the own pod {name}"))?;
+    let spec = pod.spec.unwrap_or_default();
+    let account = spec.service_account_name.unwrap_or_default();
+    anyhow::ensure!(
+        account == names::OPERATOR,
+        "the own pod runs under the account {account:?} in place of {}: names are what the processes look for, so leave \
+         namePrefix and nameSuffix out",
+        names::OPERATOR
+    );
+    let own = spec.containers.iter().find(|container| container.name == names::OPERATOR);
+    Ok(own.or_else(|| spec.containers.first()).and_then(|container| container.image.clone()))
 }
 
 fn may_write(token: &WriteToken) -> impl Fn() -> bool + use<> {

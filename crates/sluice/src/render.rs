@@ -13,13 +13,11 @@ use clap::ValueEnum;
 use serde_json::Value;
 use sluice_api::names;
 use sluice_operator::{
-    InstallOptions, InvalidOption, KubernetesVersion, NamespaceUse, Platform, PullPolicy, admission_objects,
-    crds, default_aaq, install_objects, rancher_objects,
+    AskedOfPods, InstallOptions, InvalidOption, KubernetesVersion, NamespaceUse, Naming, Platform,
+    PullPolicy, admission_objects, crds, default_aaq, install_objects, operand_objects, rancher_objects,
 };
 
-use crate::existence::InstallationArgs;
-use crate::gating::GatingArgs;
-use crate::platform::PlatformAccountsArgs;
+use crate::options::{OptionsArgs, OptionsError};
 
 /// Exit code of clap for arguments that are wrong.
 const WRONG_ARGUMENTS: u8 = 2;
@@ -27,33 +25,35 @@ const WRONG_ARGUMENTS: u8 = 2;
 /// Flags of `sluice render`.
 #[derive(Debug, clap::Args)]
 pub struct RenderArgs {
-    /// Image of all Deployments, with a tag, a digest or both
-    #[arg(long, value_name = "REF", default_value_t = InstallOptions::default().image)]
-    image: String,
-    /// When nodes pull the image
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Pulled::IfNotPresent)]
-    image_pull_policy: Pulled,
+    #[command(flatten)]
+    options: OptionsArgs,
+    /// Image of all pods, with a tag, a digest or both
+    #[arg(long, value_name = "REF")]
+    image: Option<String>,
+    /// When nodes pull the image, if not `IfNotPresent`
+    #[arg(long, value_enum, value_name = "WHEN")]
+    image_pull_policy: Option<Pulled>,
     /// A Secret in the namespace of the installation that the image is pulled with; repeatable
     #[arg(long, value_name = "NAME")]
     image_pull_secret: Vec<String>,
     /// Namespace of the installation
     #[arg(long, value_name = "NAME", default_value = names::INSTALL_NAMESPACE)]
     namespace: String,
-    /// Whose namespace that is
-    #[arg(long, value_enum, value_name = "USE", default_value_t = Used::Created)]
-    namespace_use: Used,
+    /// Whose namespace that is, if not `created`
+    #[arg(long, value_enum, value_name = "USE")]
+    namespace_use: Option<Used>,
     /// Version of Kubernetes that the objects are for, from 1.31 to 1.37
     #[arg(long, value_name = "VERSION", default_value = "1.36")]
     kubernetes: KubernetesVersion,
-    /// What the cluster asks of pods beyond Kubernetes
-    #[arg(long, value_enum, value_name = "PLATFORM", default_value_t = On::Generic)]
-    platform: On,
-    /// Replicas of controller and webhook
-    #[arg(long, value_name = "N", default_value_t = InstallOptions::default().replicas)]
-    replicas: u32,
-    /// Port that the webhook listens on, 1024 or above: where a firewall lets API servers reach few ports
-    #[arg(long, value_name = "PORT", default_value_t = names::WEBHOOK_PORT)]
-    port: u16,
+    /// What the cluster asks of pods beyond Kubernetes, if not `generic`
+    #[arg(long, value_enum, value_name = "PLATFORM")]
+    platform: Option<On>,
+    /// Replicas of each Deployment, if not 2
+    #[arg(long, value_name = "N")]
+    replicas: Option<u32>,
+    /// Port that the webhook listens on, 1024 or above, if not 8443: where a firewall lets API servers reach few ports
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
     /// Give the webhook's pods the network of their nodes: where API servers reach no pods. The namespace then permits
     /// privileged pods, and nodes need the ports of `--port`, 8081 and 8444 free
     #[arg(long)]
@@ -67,21 +67,18 @@ pub struct RenderArgs {
     /// File with `cpu` and `memory` of `controller`, `webhook` and `operator`. What it does not name keeps its default
     #[arg(long, value_name = "FILE")]
     resources: Option<PathBuf>,
-    /// Priority class of all pods; empty: none
-    #[arg(long, value_name = "NAME", default_value = "system-cluster-critical")]
-    priority_class: String,
-    /// A port of API servers that the NetworkPolicies let pods connect to; repeatable
-    #[arg(long, value_name = "PORT", default_values_t = InstallOptions::default().api_server_ports)]
+    /// Priority class of all pods, if not `system-cluster-critical`; empty: none
+    #[arg(long, value_name = "NAME")]
+    priority_class: Option<String>,
+    /// A port of API servers that the NetworkPolicies let pods connect to, if not 443, 6443 and 8443; repeatable
+    #[arg(long, value_name = "PORT")]
     api_server_port: Vec<u16>,
     /// Trust an address behind which there are several API servers (a load balancer), and ask it so often for each raise
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    balancer_proofs: u32,
-    #[command(flatten)]
-    installation: InstallationArgs,
-    #[command(flatten)]
-    gating: GatingArgs,
-    #[command(flatten)]
-    accounts: PlatformAccountsArgs,
+    #[arg(long, value_name = "N")]
+    balancer_proofs: Option<u32>,
+    /// By which names other programs find the installation, if not `sluice`
+    #[arg(long, value_enum, value_name = "NAMES")]
+    names: Option<Named>,
     /// Which objects
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', default_values_t = [Part::Crds, Part::Install])]
     only: Vec<Part>,
@@ -119,11 +116,21 @@ enum On {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Named {
+    /// Sluice's own
+    Sluice,
+    /// Those of application-aware-quota, for its own test suite
+    Aaq,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// The custom resource definitions
     Crds,
     /// What is applied to install
     Install,
+    /// What the operator makes of the same options, to look at
+    Operands,
     /// An AAQ that says what holds without one
     AaqCr,
     /// What the operator writes, to look at: applied by hand, it is taken over by the operator
@@ -137,6 +144,8 @@ enum Part {
 enum RenderError {
     #[error(transparent)]
     Option(#[from] InvalidOption),
+    #[error(transparent)]
+    Options(#[from] OptionsError),
     #[error(transparent)]
     File(#[from] files::FileError),
     #[error("could not write an object as YAML: {0}: report it")]
@@ -180,6 +189,7 @@ fn objects(args: &RenderArgs) -> Result<Vec<Value>, RenderError> {
     let part = |part: &Part| match part {
         Part::Crds => crds(),
         Part::Install => install_objects(&options),
+        Part::Operands => operand_objects(&options, &AskedOfPods::default()),
         Part::AaqCr => vec![default_aaq(&options)],
         Part::Admission => {
             let gating = args.kubernetes.gating(options.gating);
@@ -192,32 +202,40 @@ fn objects(args: &RenderArgs) -> Result<Vec<Value>, RenderError> {
 
 impl RenderArgs {
     fn install_options(&self) -> Result<InstallOptions, RenderError> {
+        let base = InstallOptions { namespace: self.namespace.clone(), ..InstallOptions::default() };
+        let mut options = self.options.over(base)?;
         let tolerations = self.tolerations.as_deref().map(files::tolerations).transpose()?;
         let resources = self.resources.as_deref().map(files::resources).transpose()?;
-        let node_selector: BTreeMap<_, _> = self.node_selector.iter().cloned().collect();
-        Ok(InstallOptions {
-            image: self.image.clone(),
-            pull_policy: self.image_pull_policy.into(),
-            image_pull_secrets: self.image_pull_secret.clone(),
-            namespace: self.namespace.clone(),
-            namespace_use: self.namespace_use.into(),
-            platform: self.platform.into(),
-            replicas: self.replicas,
-            webhook_port: self.port,
-            host_network: self.host_network,
-            tolerations: tolerations.unwrap_or_default(),
-            node_selector,
-            resources: resources.unwrap_or_default(),
-            priority_class: Some(self.priority_class.clone()).filter(|class| !class.is_empty()),
-            api_server_ports: self.api_server_port.clone(),
-            balancer_proofs: self.balancer_proofs,
-            installation: self.installation.wanted(),
-            gating: self.gating.wanted(),
-            exempt_namespaces: self.gating.exempt().to_vec(),
-            platform_accounts: self.accounts.platform_accounts.clone(),
-            ..InstallOptions::default()
-        })
+        put(&mut options.image, self.image.clone());
+        put(&mut options.pull_policy, self.image_pull_policy.map(Into::into));
+        put(&mut options.image_pull_secrets, given(&self.image_pull_secret));
+        put(&mut options.namespace_use, self.namespace_use.map(Into::into));
+        put(&mut options.platform, self.platform.map(Into::into));
+        put(&mut options.replicas, self.replicas);
+        put(&mut options.webhook_port, self.port);
+        put(&mut options.host_network, self.host_network.then_some(true));
+        put(&mut options.tolerations, tolerations);
+        let labels = given(&self.node_selector).map(|labels| labels.into_iter().collect::<BTreeMap<_, _>>());
+        put(&mut options.node_selector, labels);
+        put(&mut options.resources, resources);
+        let class = self.priority_class.clone();
+        put(&mut options.priority_class, class.map(|class| Some(class).filter(|class| !class.is_empty())));
+        put(&mut options.api_server_ports, given(&self.api_server_port));
+        put(&mut options.balancer_proofs, self.balancer_proofs);
+        put(&mut options.naming, self.names.map(Into::into));
+        Ok(options)
     }
+}
+
+fn put<T>(option: &mut T, flag: Option<T>) {
+    if let Some(value) = flag {
+        *option = value;
+    }
+}
+
+/// A flag that is repeated.
+fn given<T: Clone>(flag: &[T]) -> Option<Vec<T>> {
+    (!flag.is_empty()).then(|| flag.to_vec())
 }
 
 impl From<Pulled> for PullPolicy {
@@ -245,6 +263,15 @@ impl From<On> for Platform {
         match on {
             On::Generic => Self::Generic,
             On::Openshift => Self::Openshift,
+        }
+    }
+}
+
+impl From<Named> for Naming {
+    fn from(named: Named) -> Self {
+        match named {
+            Named::Sluice => Self::Sluice,
+            Named::Aaq => Self::Aaq,
         }
     }
 }

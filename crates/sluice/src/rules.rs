@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::try_join_all;
 use sluice_engine::ChargeRules;
+use sluice_runtime::api_servers::{ApiServer, ByServer, Pace, PerServer, Round, Servers};
 use sluice_runtime::client::ServerVersion;
-use sluice_window::Servers;
 use tokio::sync::watch::Sender;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 /// The versions are asked for so often, and when API servers come or go. One that is upgraded in place does neither.
@@ -21,30 +19,25 @@ pub(crate) async fn follow_versions(
     rules: Sender<ChargeRules>,
     cancel: CancellationToken,
 ) {
-    let mut changes = servers.changes();
-    let follow = async {
-        let mut before = None;
-        loop {
-            tokio::select! {
-                () = sleep(FRESH) => {}
-                changed = changes.changed() => if changed.is_err() { return },
-            }
-            let oldest = oldest(&servers).await;
-            if let Some(version) = oldest.filter(|_| oldest == before) {
-                take(version, &rules);
-            }
-            before = oldest;
+    let versions = PerServer::new(servers, Pace::every(FRESH));
+    let ask = |server: ApiServer| async move { ServerVersion::fetch(&server.client).await.ok() };
+    let mut before = None;
+    let asked = |_: &ByServer<_>| {
+        let oldest = oldest(&versions.known());
+        if let Some(version) = oldest.filter(|_| oldest == before) {
+            take(version, &rules);
         }
+        before = oldest;
+        Round::Settled
     };
-    cancel.run_until_cancelled(follow).await;
+    versions.keep(ask, |_, version| version, asked, cancel).await;
 }
 
 /// The version of the oldest API server, if all of them tell theirs.
-async fn oldest(servers: &Servers) -> Option<ServerVersion> {
-    let peers = servers.each();
-    let versions = try_join_all(peers.iter().map(|peer| ServerVersion::fetch(&peer.client))).await.ok()?;
+fn oldest(versions: &ByServer<Option<ServerVersion>>) -> Option<ServerVersion> {
+    let versions: Option<Vec<_>> = versions.values().copied().collect();
     // 0 stands for a text that is no number.
-    versions.into_iter().min().filter(|version| version.minor > 0)
+    versions?.into_iter().min().filter(|version| version.minor > 0)
 }
 
 fn take(version: ServerVersion, rules: &Sender<ChargeRules>) {

@@ -56,3 +56,36 @@ fn wrong_arguments() {
       --tls-key-file <FILE>
     "#);
 }
+
+/// The alerts that are shipped are about series that a controller serves.
+#[test]
+fn every_series_of_an_alert_is_served() {
+    use prometheus_client::registry::Registry;
+    use sluice_operator::{InstallOptions, Monitoring, monitoring_objects};
+
+    let mut registry = Registry::default();
+    sluice_controllers::gate::GateMetrics::default().register(&mut registry);
+    let ours = registry.sub_registry_with_prefix("sluice");
+    sluice_headroom::HeadroomMetrics::default().register(ours);
+    sluice_controllers::gating::GatingMetrics::default().register(ours);
+    let mut served = String::new();
+    prometheus_client::encoding::text::encode(&mut served, &registry).unwrap();
+    let is_served = |name: &str| {
+        let family = name.strip_suffix("_total").unwrap_or(name);
+        served.lines().any(|line| line.starts_with(&format!("# TYPE {family} ")))
+    };
+
+    let monitoring = Monitoring { rules: true, ..Monitoring::default() };
+    let objects = monitoring_objects(&InstallOptions { monitoring, ..InstallOptions::default() });
+    let rules = objects.first().and_then(|rule| rule.pointer("/spec/groups/0/rules")?.as_array()).unwrap();
+    assert!(rules.len() >= 5);
+    for rule in rules {
+        let expression = rule.get("expr").and_then(serde_json::Value::as_str).unwrap();
+        let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let series: Vec<_> = words.filter(|word| word.starts_with("sluice_")).collect();
+        assert!(!series.is_empty(), "{expression}");
+        for name in series {
+            assert!(is_served(name), "{name} is not served:\n{served}");
+        }
+    }
+}

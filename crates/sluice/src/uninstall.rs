@@ -4,7 +4,6 @@ mod apply;
 mod finalizers;
 mod home;
 mod observe;
-mod progress;
 mod release;
 mod report;
 mod requests;
@@ -18,15 +17,15 @@ use std::sync::Arc;
 
 use kube::Client;
 use sluice_api::names;
+use sluice_operator::Naming;
 use sluice_operator::uninstall::{Found, ObjectName, Seen, Step, Wish, plan};
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_runtime::clock::ServerClock;
 
 use crate::output::Output;
+use crate::progress::to_stderr;
 pub(crate) use apply::Removal;
 pub(crate) use observe::observe_made;
-pub(crate) use progress::to_log;
-use progress::to_stderr;
 pub(crate) use report::Report;
 
 /// Exit code of clap for arguments that are wrong.
@@ -165,7 +164,12 @@ async fn remove(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut steps = plan(&seen, wish);
-    let mut removal = Removal::new(client.clone(), as_quota_controller, seen.namespace.clone(), to_stderr);
+    let mut removal = Removal::new(
+        client.clone(),
+        as_quota_controller,
+        (seen.namespace.clone(), Naming::default()),
+        to_stderr,
+    );
     for _ in 0..ROUNDS {
         if steps.is_empty() {
             break;
@@ -184,7 +188,7 @@ async fn remove(
     }
     report.unfinished(&steps);
     if seen.processes > 0 {
-        report.running(observe::processes(&client, &seen.namespace).await?);
+        report.running(observe::processes(&client, &seen.namespace, Naming::default()).await?);
     }
     report.end(&seen, wish);
     if steps.is_empty() {

@@ -13,19 +13,19 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use sluice_api::names;
-use sluice_controllers::cluster_quota_status::ClusterQuotaStatus;
+use sluice_controllers::gate::cluster_quota_status::ClusterQuotaStatus;
 use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_index::{
     AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, ClusterResourceQuotaWire, HeadroomPolicyWire,
-    KubeVirtWire, LimitRangeWire, NamespaceWire, PodWire, ResourceQuotaWire, VmiWire, VmimWire, VmmrqWire,
+    KubeVirtWire, LimitRangeWire, NamespaceWire, Observed, PodWire, ResourceQuotaWire, VmiWire, VmimWire,
+    VmmrqWire,
 };
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::watch_secret;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use sluice_webhook::{AaqSightings, App};
-use sluice_window::Observed;
 use tokio_util::sync::CancellationToken;
 
 use crate::tls_profile::ProfileWatch;
@@ -147,6 +147,7 @@ impl ControllerWatches {
             cluster_quotas: self.acrqs.clone(),
             charges: self.charges.clone(),
             aaqs: self.aaqs.clone(),
+            device_classes: self.device_classes.clone(),
             machines: self.headroom.vmis.clone(),
             kubevirts: self.headroom.kubevirts.clone(),
         }

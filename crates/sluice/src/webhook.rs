@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use sluice_api::names;
-use sluice_controllers::headroom::granted;
 use sluice_engine::ChargeRules;
+use sluice_headroom::{Headroom, ObservedLocks, Outcome, granted};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::events::recorder;
 use sluice_runtime::health::{Admin, Checks};
@@ -31,7 +31,6 @@ use sluice_webhook::endpoints::target::TargetEndpoint;
 use sluice_webhook::{
     App, AsyncEndpoints, BodyLimits, SecretPath, Settings, WebhookMetrics, behind, decisions, router,
 };
-use sluice_window::{Headroom, Observed, Outcome};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -130,7 +129,8 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let mut tasks = Tasks::new();
     let ready = Checks::default();
     let (watches, mut secrets) = (WebhookWatches::new(), SecretWatches::default());
-    let observed = Observed::new(watches.headroom(), false);
+    let locks = ObservedLocks::new(watches.headroom(), false);
+    let observed = Arc::clone(locks.observed());
 
     // What sessions rest on is kept current until the last raise is ended.
     let stopped = CancellationToken::new();
@@ -146,7 +146,7 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
         options,
         namespace: args.namespace.clone(),
         writes,
-        observed: Arc::clone(&observed),
+        locks,
         stopped: stopped.clone(),
     };
     let (headroom, servers) = args.headroom.start(setup, ours, tell).await?;
@@ -164,7 +164,7 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let target = TargetEndpoint::new(Arc::clone(&headroom));
     let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), charged_by);
     tasks.spawn("window sessions", end_sessions(headroom, cancel.clone(), stopped));
-    let leader = follow_leader(&mut tasks, &mut secrets, client.clone(), &args.namespace, &cancel);
+    let leader = follow_leader(&mut tasks, &mut secrets, client.clone(), &args, &cancel);
     let asking = AsyncEndpoints {
         quotas: Arc::new(QuotaEndpoint::new(beside)),
         growth: Arc::new(GrowthRelay::new(leader)),
@@ -189,13 +189,14 @@ fn follow_leader(
     tasks: &mut Tasks,
     secrets: &mut SecretWatches,
     client: Client,
-    namespace: &str,
+    args: &WebhookArgs,
     cancel: &CancellationToken,
 ) -> Arc<LeaderLink> {
+    let namespace = &args.namespace;
     let link = growth::leader_link(namespace);
     let identified = Arc::clone(&link);
-    secrets.load(names::SERVING_SECRET, move |secret: &Secret| growth::identify(&identified, secret));
-    let lease = (namespace.to_owned(), names::LEASE);
+    secrets.load(&args.tls_secret, move |secret: &Secret| growth::identify(&identified, secret));
+    let lease = (namespace.clone(), names::LEASE);
     let following = Arc::clone(&link).follow(client, lease, names::LEADER_ADDRESS_ANNOTATION, cancel.clone());
     tasks.spawn("leader", following);
     link

@@ -14,7 +14,7 @@ use crate::signals::{Interrupted, Signals};
 use crate::table::Ink;
 use crate::{background, cluster, migration, story, vms};
 
-/// How long a kept cluster stays: then the tokens of Sluice's service accounts end.
+/// How long a kept cluster stays, for whoever forgets it.
 const KEPT: Duration = Duration::from_secs(3600);
 
 /// Builds what is missing, starts everything, plays the story and stops everything. Whenever this future is

@@ -1,7 +1,8 @@
 //! An installation: the shipped objects on a control plane, and the programs beside it.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context as _;
@@ -10,8 +11,8 @@ use serde_json::{Value, json};
 use sluice_api::{GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
 use sluice_operator::{
-    Gating, InstallOptions, Installation as InstalledBy, WebhookClient, admission_objects, crds,
-    install_objects,
+    AskedOfPods, Gating, InstallOptions, Installation as InstalledBy, OptionsFile, WebhookClient,
+    admission_objects, crds, install_objects, operand_objects,
 };
 use sluice_testbed::artifacts::KUBERNETES_VERSION;
 use sluice_testbed::{Bed, Identity, Program, wait};
@@ -25,6 +26,10 @@ use crate::scrape::{self, Scraper};
 /// Choices for an installation on a bed.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
+    /// The program of all processes; `None`: the one that is built of the sources as they are.
+    pub program: Option<PathBuf>,
+    /// Further arguments of every operator.
+    pub operator_args: Vec<String>,
     /// Further arguments of every controller.
     pub controller_args: Vec<String>,
     /// Leave the webhook configurations and the policies about pods out: pods are created with the gate by the test
@@ -35,6 +40,8 @@ pub struct Setup {
     /// No admission policy gates pods; also for all suites with `SLUICE_GATING=webhook` in the environment, and on an older
     /// Kubernetes.
     pub webhook_alone: bool,
+    /// A file of options for the operator and for what is applied.
+    pub options: Option<String>,
 }
 
 impl Setup {
@@ -42,9 +49,7 @@ impl Setup {
     #[must_use]
     pub fn gating(&self) -> Gating {
         let by_environment = std::env::var("SLUICE_GATING").is_ok_and(|gating| gating == "webhook");
-        let version = std::env::var(KUBERNETES_VERSION).ok();
-        let minor = version.and_then(|version| version.strip_prefix("1.")?.parse::<u32>().ok());
-        let is_old = minor.is_some_and(|minor| minor < 36);
+        let is_old = std::env::var(KUBERNETES_VERSION).is_ok_and(|version| gates_by_webhook(&version));
         if self.webhook_alone || by_environment || is_old { Gating::Webhook } else { Gating::Policy }
     }
 }
@@ -60,24 +65,33 @@ pub struct Installation<'b> {
 }
 
 impl<'b> Installation<'b> {
-    /// Applies what is shipped, but for the Deployments: their containers could not run here. The operator writes what
-    /// gates; where there is none, what does not judge pods is applied. The webhook is reached at a loopback port.
+    /// Applies what is shipped, but for the Deployment: its containers could not run here. The operator writes the rest;
+    /// where there is none, what neither runs nor judges pods is applied. The webhook is reached at a loopback port.
     ///
     /// # Errors
     /// When the API server refuses an object.
     pub async fn apply(bed: &'b Bed, setup: Setup) -> anyhow::Result<Self> {
         let webhook_port = free_port()?;
         let options = InstallOptions {
-            webhook_client: WebhookClient::Url(format!("https://127.0.0.1:{webhook_port}")),
+            webhook_client: WebhookClient::Url(format!(
+                "https://{}",
+                SocketAddr::new(bed.loopback(), webhook_port)
+            )),
             gating: setup.gating(),
             installation: setup.installed_by,
             ..InstallOptions::default()
         };
+        let options = match &setup.options {
+            Some(text) => OptionsFile::parse(text)?.over(options)?,
+            None => options,
+        };
         let shipped = [crds(), install_objects(&options)].concat();
-        bed.apply_objects(shipped.into_iter().filter(|object| object["kind"] != "Deployment")).await?;
+        bed.apply_objects(shipped.into_iter().filter(runs_nothing)).await?;
         if setup.without_webhook {
+            let operands =
+                operand_objects(&options, &AskedOfPods::default()).into_iter().filter(runs_nothing);
             let objects = admission_objects(&options).into_iter().filter(|object| !is_about_pods(object));
-            bed.apply_objects(objects).await?;
+            bed.apply_objects(operands.chain(objects)).await?;
         }
         let scraper = Scraper::on(bed).await?;
         let started = AtomicU32::new(0);
@@ -102,15 +116,24 @@ impl<'b> Installation<'b> {
     /// When it does not become ready.
     pub async fn start_operator(&mut self) -> anyhow::Result<()> {
         let identity = self.bed.service_account(names::INSTALL_NAMESPACE, names::OPERATOR).await?;
-        let admin = format!("127.0.0.1:{}", free_port()?);
+        let admin = self.free_address()?;
         let mut args: Vec<OsString> = vec!["operator".into(), "--kubeconfig".into()];
         args.extend([identity.kubeconfig().into(), "--admin-listen".into(), admin.clone().into()]);
-        args.extend(["--webhook-san".into(), "127.0.0.1".into()]);
+        args.extend(["--webhook-san".into(), self.bed.loopback().to_string().into()]);
         args.extend(["--webhook-url".into(), format!("https://{}", self.webhook_address()).into()]);
         args.extend(self.gating_args());
-        args.push(format!("--installation={}", self.setup.installed_by).into());
+        // Older programs do not know it.
+        if self.setup.installed_by != InstalledBy::default() {
+            args.push(format!("--installation={}", self.setup.installed_by).into());
+        }
+        if let Some(text) = &self.setup.options {
+            let file = self.bed.dir().join("options.yaml");
+            std::fs::write(&file, text).context("could not write the options of the operator")?;
+            args.extend(["--options".into(), file.into()]);
+        }
+        args.extend(self.setup.operator_args.iter().map(Into::into));
         args.extend(self.metrics(&admin, false)?);
-        let program = self.bed.program(&self.name("operator"), build::sluice()?, args, log_settings())?;
+        let program = self.bed.program(&self.name("operator"), self.program()?, args, log_settings())?;
         ready(&admin, &program).await?;
         self.operator = Some(program);
         Ok(())
@@ -118,6 +141,18 @@ impl<'b> Installation<'b> {
 
     fn gating_args(&self) -> Option<OsString> {
         (self.setup.gating() == Gating::Webhook).then(|| "--gating=webhook".into())
+    }
+
+    /// Processes that are started from now on are of this program, and operators have these further arguments.
+    pub fn follow_with(&mut self, program: Option<PathBuf>, operator_args: &[&str]) {
+        self.setup.program = program;
+        self.setup.operator_args = operator_args.iter().map(|arg| (*arg).to_owned()).collect();
+    }
+
+    /// The port at which the API server reaches the webhook. Another program may listen there and hand on to webhooks.
+    #[must_use]
+    pub const fn webhook_port(&self) -> u16 {
+        self.webhook_port
     }
 
     /// Further arguments of the controllers that are started from now on.
@@ -149,15 +184,15 @@ impl<'b> Installation<'b> {
     /// # Errors
     /// When it cannot be started.
     pub fn spawn_controller(&self, kubeconfig: &Path, args: &[&str]) -> anyhow::Result<Controller> {
-        let admin = format!("127.0.0.1:{}", free_port()?);
+        let admin = self.free_address()?;
         let mut all: Vec<OsString> = vec!["controller".into(), "--kubeconfig".into(), kubeconfig.into()];
         all.extend(["--admin-listen".into(), admin.clone().into()]);
-        all.extend(["--growth-listen".into(), format!("127.0.0.1:{}", free_port()?).into()]);
+        all.extend(["--growth-listen".into(), self.free_address()?.into()]);
         all.extend(self.gating_args());
         all.extend(self.setup.controller_args.iter().map(Into::into));
         all.extend(args.iter().map(Into::into));
         all.extend(self.metrics(&admin, self.setup.without_webhook)?);
-        let program = self.bed.program(&self.name("controller"), build::sluice()?, all, log_settings())?;
+        let program = self.bed.program(&self.name("controller"), self.program()?, all, log_settings())?;
         Ok(Controller { program, admin })
     }
 
@@ -183,13 +218,13 @@ impl<'b> Installation<'b> {
     /// # Errors
     /// When it does not become ready.
     pub async fn webhook_with(&self, kubeconfig: &Path, port: u16, args: &[&str]) -> anyhow::Result<Webhook> {
-        let admin = format!("127.0.0.1:{}", free_port()?);
+        let admin = self.free_address()?;
         let mut all: Vec<OsString> = vec!["webhook".into(), "--kubeconfig".into(), kubeconfig.into()];
         all.extend(["--admin-listen".into(), admin.clone().into()]);
-        all.extend(["--listen".into(), format!("127.0.0.1:{port}").into()]);
+        all.extend(["--listen".into(), self.address(port).into()]);
         all.extend(args.iter().map(Into::into));
         all.extend(self.metrics(&admin, false)?);
-        let program = self.bed.program(&self.name("webhook"), build::sluice()?, all, log_settings())?;
+        let program = self.bed.program(&self.name("webhook"), self.program()?, all, log_settings())?;
         ready(&admin, &program).await?;
         Ok(Webhook { program, admin })
     }
@@ -201,7 +236,7 @@ impl<'b> Installation<'b> {
         if plain {
             args.push("--metrics-plain".into());
         } else {
-            let metrics = format!("127.0.0.1:{}", free_port()?);
+            let metrics = self.free_address()?;
             scrape::register(admin, &metrics, &self.scraper);
             args.extend(["--metrics-listen".into(), metrics.into()]);
         }
@@ -223,7 +258,19 @@ impl<'b> Installation<'b> {
     /// Where the API server reaches the webhook.
     #[must_use]
     pub fn webhook_address(&self) -> String {
-        format!("127.0.0.1:{}", self.webhook_port)
+        self.address(self.webhook_port)
+    }
+
+    fn address(&self, port: u16) -> String {
+        SocketAddr::new(self.bed.loopback(), port).to_string()
+    }
+
+    fn free_address(&self) -> anyhow::Result<String> {
+        Ok(self.address(free_port()?))
+    }
+
+    fn program(&self) -> anyhow::Result<PathBuf> {
+        self.setup.program.clone().map_or_else(build::sluice, Ok)
     }
 
     /// Waits until a pod created in a targeted namespace is gated: certificate, trust bundle, selector and policies are all
@@ -242,7 +289,9 @@ impl<'b> Installation<'b> {
             crate::objects::is_held(&created).then_some(())
         };
         wait::eventually(LOCKING, gated, "new pods to be gated").await?;
-        self.until_gated_by(&self.bed.admin()?, self.setup.gating()).await
+        let is_old = self.bed.kubernetes().is_some_and(gates_by_webhook);
+        let gating = if is_old { Gating::Webhook } else { self.setup.gating() };
+        self.until_gated_by(&self.bed.admin()?, gating).await
     }
 
     /// Waits until the API server of `client` gates by policy or by webhook, and refuses what is not gated.
@@ -292,6 +341,16 @@ impl<'b> Installation<'b> {
     fn name(&self, program: &str) -> String {
         format!("sluice-{program}-{}", self.started.fetch_add(1, Ordering::Relaxed))
     }
+}
+
+fn runs_nothing(object: &Value) -> bool {
+    object.get("kind").is_some_and(|kind| kind != "Deployment")
+}
+
+/// Whether the webhook alone gates at this minor version of Kubernetes, such as `1.34`.
+fn gates_by_webhook(version: &str) -> bool {
+    let minor = version.strip_prefix("1.").and_then(|minor| minor.parse::<u32>().ok());
+    minor.is_some_and(|minor| minor < 36)
 }
 
 /// Whether it judges or changes pods, apart from head-room.

@@ -15,13 +15,17 @@ pub mod pair;
 pub mod probe;
 pub mod programs;
 pub mod random;
+pub mod reappliers;
+pub mod removal;
 pub mod running;
 pub mod scrape;
+pub mod service;
 pub mod simulated_harvester;
 pub mod simulated_rancher;
 pub mod simulated_webhook;
 pub mod targets;
 pub mod tenant;
+pub mod traffic;
 pub mod upstream;
 pub mod wire;
 

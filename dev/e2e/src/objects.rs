@@ -24,6 +24,17 @@ pub fn pod(name: &str, requests: &[(&str, &str)]) -> Pod {
     }))
 }
 
+/// As [`pod`], but no node takes it: it waits for one when it is released. Nodes that are simulated do not resize pods, and
+/// with many pods they are what a test would measure.
+#[must_use]
+pub fn pod_without_node(name: &str, requests: &[(&str, &str)]) -> Pod {
+    let mut pod = pod(name, requests);
+    if let Some(spec) = pod.spec.as_mut() {
+        spec.node_selector = Some([("no".to_owned(), "node".to_owned())].into());
+    }
+    pod
+}
+
 /// A quota with these limits.
 #[must_use]
 pub fn quota(name: &str, hard: &[(&str, &str)]) -> ApplicationAwareResourceQuota {

@@ -1,5 +1,6 @@
 //! A client of the webhook that is not the API server: sends what it likes, looks at the certificate.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -50,6 +51,12 @@ impl Wire {
         Ok(Self { address: address.to_owned(), connector: TlsConnector::from(Arc::new(config)) })
     }
 
+    /// The address without the port, which the certificate is for.
+    fn host(&self) -> String {
+        let address = self.address.parse::<SocketAddr>();
+        address.map_or_else(|_| "127.0.0.1".to_owned(), |address| address.ip().to_string())
+    }
+
     async fn connect(&self, name: &str) -> anyhow::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(name.to_owned())?;
         let tcp = TcpStream::connect(&self.address).await?;
@@ -71,7 +78,7 @@ impl Wire {
     /// # Errors
     /// When there is no answer.
     pub async fn send(&self, request: http::Request<Vec<u8>>) -> anyhow::Result<(u16, String)> {
-        let stream = self.connect("127.0.0.1").await?;
+        let stream = self.connect(&self.host()).await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let connection = tokio::spawn(connection);
         let request = request.map(|body| Full::new(Bytes::from(body)));
@@ -88,7 +95,7 @@ impl Wire {
     /// # Errors
     /// When no connection can be made.
     pub async fn send_raw(&self, bytes: &[u8]) -> anyhow::Result<String> {
-        let mut stream = self.connect("127.0.0.1").await?;
+        let mut stream = self.connect(&self.host()).await?;
         stream.write_all(bytes).await?;
         stream.shutdown().await?;
         let mut answer = Vec::new();

@@ -1,34 +1,46 @@
-//! The Helm chart. Its templates are the rendered objects: what a value changes is found by rendering with and without it.
+//! The Helm chart: the objects that are rendered, with expressions of the template where they depend on values. Most values
+//! nothing but the operator depends on, which reads them as its options.
 
-mod difference;
 mod fixed;
-mod substitute;
-mod values;
+mod marks;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use sluice_operator::{InstallOptions, crds, install_objects, rancher_objects};
+use sluice_operator::{
+    InstallOptions, cert_manager_rights, crds, install_objects, monitoring_objects, rancher_objects,
+    removal_rights,
+};
 
 use crate::yaml::{HEADER, one};
 use crate::{Files, documents, name};
-use difference::{Edit, apply, edits};
-use substitute::substitute;
-use values::{SEVERAL, base, toggles};
+use marks::{OPTIONS, base, substitute, with_issuer, with_monitoring, with_the_aaq};
 
 /// All files by their path in the chart.
 ///
 /// # Errors
-/// When an object cannot be written as YAML, or two values change the same lines.
+/// When an object cannot be written as YAML.
 pub fn files() -> anyhow::Result<Files> {
     let mut files = fixed::files();
     let templates = Path::new("templates");
-    files.insert(templates.join("objects.yaml"), objects()?);
-    files.insert(templates.join("disruption-budgets.yaml"), disruption_budgets()?);
+    files.insert(templates.join("objects.yaml"), substitute(&documents(&always())?));
+    let conditional = [
+        ("disruption-budget.yaml", "gt (int .Values.replicas) 1", disruption_budgets()),
+        ("cert-manager.yaml", ".Values.certManager.issuerRef", cert_manager_rights(&with_issuer())),
+        (
+            "service-monitor.yaml",
+            ".Values.monitoring.serviceMonitor",
+            monitoring_objects(&with_monitoring(true, false)),
+        ),
+        ("alerts.yaml", ".Values.monitoring.rules", monitoring_objects(&with_monitoring(false, true))),
+        ("removal.yaml", "eq .Values.installation \"cr\"", removal_rights(&with_the_aaq())),
+        ("rancher.yaml", ".Values.rancher", rancher_objects(&base())),
+    ];
+    for (file, condition, objects) in conditional {
+        files.insert(templates.join(file), when(condition, &substitute(&documents(&objects)?)));
+    }
     files.insert(templates.join("critical-pods.yaml"), critical_pods()?);
-    let rancher = substitute(&documents(&rancher_objects(&base()))?);
-    files.insert(templates.join("rancher.yaml"), when(".Values.rancher", &rancher));
     for crd in crds() {
         let path = templates.join("crds").join(format!("{}.yaml", name(&crd).context("a CRD has no name")?));
         files.insert(path, definition(crd)?);
@@ -55,41 +67,17 @@ fn when(condition: &str, text: &str) -> String {
 }
 
 /// Objects that are there whatever the values say.
-fn always(options: &InstallOptions) -> Vec<Value> {
-    let lasting = |object: &Value| !is_budget(object) && !is_critical_pods(object);
-    install_objects(options).into_iter().filter(lasting).collect()
+fn always() -> Vec<Value> {
+    let mut objects = install_objects(&base());
+    objects.retain(|object| !is_budget(object) && !is_critical_pods(object));
+    let options = objects.iter_mut().filter_map(|object| object.get_mut("data")?.get_mut("options.yaml"));
+    options.for_each(|text| *text = json!(OPTIONS));
+    objects
 }
 
-fn objects() -> anyhow::Result<String> {
-    let text = documents(&always(&base()))?;
-    let lines: Vec<&str> = text.lines().collect();
-    let mut all: Vec<Edit> = Vec::new();
-    for toggle in toggles() {
-        let mut options = base();
-        (toggle.set)(&mut options);
-        let other = documents(&always(&options))?;
-        let other: Vec<&str> = other.lines().collect();
-        let changes = edits(&lines, &other, toggle.condition);
-        if changes.is_empty() {
-            bail!("the value of {:?} changes nothing: leave it out of the chart", toggle.condition);
-        }
-        all.extend(changes);
-    }
-    Ok(substitute(&apply(&lines, all)?))
-}
-
-/// Budgets are there for several replicas alone. That of a Deployment whose number of replicas is no value always is.
-fn disruption_budgets() -> anyhow::Result<String> {
-    let budgets = |replicas| -> Vec<Value> {
-        let options = InstallOptions { replicas, ..base() };
-        install_objects(&options).into_iter().filter(is_budget).collect()
-    };
-    let fixed = budgets(1);
-    let of_several: Vec<Value> =
-        budgets(SEVERAL).into_iter().filter(|budget| !fixed.contains(budget)).collect();
-    let fixed = if fixed.is_empty() { String::new() } else { documents(&fixed)? };
-    let several = when("gt (int .Values.replicas) 1", &documents(&of_several)?);
-    Ok(substitute(&format!("{fixed}{several}")))
+/// For several replicas alone.
+fn disruption_budgets() -> Vec<Value> {
+    install_objects(&base()).into_iter().filter(is_budget).collect()
 }
 
 fn is_budget(object: &Value) -> bool {

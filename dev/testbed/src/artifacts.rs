@@ -47,7 +47,18 @@ struct Artifact {
 /// # Errors
 /// When Go is missing or too old, the version is unknown or the build fails.
 pub fn kubernetes() -> anyhow::Result<PathBuf> {
-    let (module, modfile, version) = KUBERNETES.selected()?;
+    kubernetes_at(KUBERNETES.selected()?)
+}
+
+/// As [`kubernetes`], of this minor version, whatever the environment selects.
+///
+/// # Errors
+/// As [`kubernetes`].
+pub fn kubernetes_of(version: &str) -> anyhow::Result<PathBuf> {
+    kubernetes_at(KUBERNETES.of(version)?)
+}
+
+fn kubernetes_at((module, modfile, version): (PathBuf, PathBuf, String)) -> anyhow::Result<PathBuf> {
     let mut numbers = version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or("1"), numbers.next().unwrap_or("0"));
     let base = "k8s.io/component-base/version";
@@ -131,7 +142,11 @@ pub fn cache_dir() -> anyhow::Result<PathBuf> {
 impl Versioned {
     /// The Go module of the program, its go.mod and the version that this requires.
     fn selected(&self) -> anyhow::Result<(PathBuf, PathBuf, String)> {
-        let wanted = std::env::var(self.variable).unwrap_or_default();
+        self.of(&std::env::var(self.variable).unwrap_or_default())
+    }
+
+    /// The same for a minor version; empty: the usual one.
+    fn of(&self, wanted: &str) -> anyhow::Result<(PathBuf, PathBuf, String)> {
         let modfile = self.modfile(wanted.trim().trim_start_matches('v'))?;
         let version = required_version(&modfile, self.module)?;
         Ok((modules().join(self.folder), modfile, version))

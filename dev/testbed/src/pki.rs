@@ -43,15 +43,28 @@ impl Pki {
         let names = [
             "localhost",
             "127.0.0.1",
+            "::1",
             "kubernetes",
             "kubernetes.default",
             "kubernetes.default.svc",
             "10.96.0.1",
+            "fd00:10:96::1",
         ];
         let server = pki.server(&names)?;
         fs::write(pki.dir.join("server.crt"), server.cert)?;
         write_private(&pki.dir.join("server.key"), &server.key)?;
         Ok(pki)
+    }
+
+    /// An authority that [`Self::create`] made.
+    pub(crate) fn open(dir: PathBuf) -> anyhow::Result<Self> {
+        let read = |name: &str| {
+            let path = dir.join(name);
+            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+        };
+        let (ca_pem, key) = (read("ca.crt")?, KeyPair::from_pem(&read("ca.key")?)?);
+        let issuer = Issuer::from_ca_cert_pem(&ca_pem, key)?;
+        Ok(Self { dir, ca_pem, issuer })
     }
 
     pub(crate) fn ca_pem(&self) -> &str {

@@ -54,9 +54,21 @@ impl ProcessId {
     /// When it still runs after ten seconds.
     pub async fn kill(&self) -> anyhow::Result<()> {
         self.signal(Signal::KILL);
+        self.until_gone("a killed process to disappear").await
+    }
+
+    /// Asks the process to end, and kills it if it does not.
+    ///
+    /// # Errors
+    /// As [`Self::kill`].
+    pub async fn end(&self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM);
+        if self.until_gone("a process to end").await.is_ok() { Ok(()) } else { self.kill().await }
+    }
+
+    async fn until_gone(&self, what: &str) -> anyhow::Result<()> {
         let gone = || async { (!self.is_alive()).then_some(()) };
-        crate::wait::eventually(std::time::Duration::from_secs(10), gone, "a killed process to disappear")
-            .await
+        crate::wait::eventually(std::time::Duration::from_secs(10), gone, what).await
     }
 }
 

@@ -29,7 +29,7 @@ enum Command {
         check: bool,
     },
     /// Check which crate and which module uses which, the width of lines, licences, duplicate versions, where packages come
-    /// from, and that the files, headings and tests that the documentation names exist.
+    /// from, that the files, headings and tests that the documentation names exist, and that CRDs have only grown.
     Check,
     /// Fetch the advisories of RustSec and look for those about our dependencies.
     Advisories,

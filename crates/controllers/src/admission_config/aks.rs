@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::compare::same;
+use crate::compare::same;
 
 const EXPRESSIONS: &str = "matchExpressions";
 

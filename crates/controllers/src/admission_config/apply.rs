@@ -19,8 +19,8 @@ use sluice_api::names;
 use sluice_runtime::client::with_deadline;
 
 use super::observe::Kind;
-use super::owner::Owner;
 use super::step::Step;
+use crate::owner::Owner;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 

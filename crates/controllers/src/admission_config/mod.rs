@@ -11,14 +11,11 @@
 
 mod aks;
 mod apply;
-mod compare;
 mod gated;
 mod observe;
-mod owner;
 mod ownership;
 mod plan;
 mod policies;
-mod rate_limit;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -33,13 +30,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::{LoopError, Secrets};
+use crate::pace::{Limits, Pace};
 use crate::presence::Presence;
 use observe::{Sources, World};
-use rate_limit::WriteRateLimit;
 
 /// How long an API server is given to put a changed admission policy in force, which takes it up to a second. A bound and no
 /// signal: nothing tells that a server follows a policy whose selector alone has changed, so what refuses grows after it.
 const FOLLOWED: Duration = Duration::from_secs(2);
+
+/// A change of the selector and a rotation of the authorities write an object some times, and must not wait.
+const LIMITS: Limits = Limits { free: 20, first: Duration::from_secs(1), longest: Duration::from_secs(60) };
 
 /// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
 /// say where the installation is and how its webhook is reached; authorities and namespaces are found by watching.
@@ -76,7 +76,7 @@ async fn keep(
     may_write: impl Fn() -> bool,
 ) -> Result<(), LoopError> {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
-    let mut limit = WriteRateLimit::default();
+    let mut pace = Pace::default();
     loop {
         let mut world = seen.borrow_and_update().clone();
         world.installed &= presence.borrow_and_update().is_installed();
@@ -89,7 +89,7 @@ async fn keep(
                 break;
             }
             // Another controller may insist on something different as quickly as we do.
-            if let Some(due) = limit.held(step.kind(), Instant::now()) {
+            if let Some(due) = pace.held(&step.kind(), Instant::now()) {
                 again = again.into_iter().chain([due]).min();
                 continue;
             }
@@ -97,7 +97,7 @@ async fn keep(
             if !may_write() {
                 return Err(LoopError::NotLeading { what: "webhook configurations" });
             }
-            limit.wrote(step.kind(), Instant::now());
+            pace.wrote(&step.kind(), LIMITS, Instant::now());
             failed |= !apply::apply(client, &options.namespace, step).await;
         }
         if selected {

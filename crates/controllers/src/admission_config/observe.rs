@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::time::Duration;
 
 use futures::future::join_all;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -10,7 +9,6 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
@@ -26,13 +24,9 @@ use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kin
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::owner::Owner;
-use crate::certificates::observe::{Seen, follow_by, follow_one};
+use crate::certificates::observe::{Seen, follow_one};
 use crate::certificates::plan::ca_pair;
-
-/// So long the operator's ClusterRole is not called unreadable: an API server that has just started answers 403 until its
-/// caches are filled.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::owner::{self, Owner};
 
 /// Which of our admission objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -171,28 +165,7 @@ impl Sources {
                 }
             ),
             self.follow_counting(&cancel),
-            self.follow_owner(&cancel),
-        );
-    }
-
-    /// The ClusterRole that all of it belongs to. Failures are tried again with backoff by the watch itself.
-    async fn follow_owner(&self, cancel: &CancellationToken) {
-        let health = WatchHealth::new("the operator's ClusterRole");
-        let roles: Api<ClusterRole> = Api::all(self.client.clone());
-        let (found, changes) = watch::channel(Seen::Unknown);
-        let unreadable = async {
-            while tokio::time::timeout(PATIENCE, health.synced()).await.is_err() {
-                if let Err(why) = health.check() {
-                    self.change(|world| world.owner = Owner::Unreadable(why));
-                }
-            }
-        };
-        let following = follow_by(health.clone(), roles, names::OPERATOR, found, cancel.clone());
-        // If resource versions went back the watches of the Secrets end the process.
-        let _ = tokio::join!(
-            following,
-            self.pass_on(changes, |world, role| world.owner = Owner::of(role)),
-            cancel.run_until_cancelled(unreadable),
+            owner::follow(client(), &cancel, |owner| self.change(|world| world.owner = owner)),
         );
     }
 

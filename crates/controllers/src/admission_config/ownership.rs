@@ -4,8 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use super::observe::{Identity, Kind, World};
-use super::owner::Owner;
 use super::step::Step;
+use crate::owner::Owner;
 
 /// Makes `object`, which is to be created, belong to `owner`.
 pub(super) fn give(object: &mut Value, owner: &OwnerReference) {

@@ -7,12 +7,12 @@ use sluice_api::{Endpoint, WebhookEntry};
 use sluice_operator::{InstallOptions, default_namespace_selector, mutating, validating};
 
 use super::aks;
-use super::compare::{same, without};
 use super::observe::{Configuration, Kind, World};
-use super::owner::Owner;
 use super::ownership;
 use super::policies::{self, Selectors};
 use super::step::{Step, patch};
+use crate::compare::{same, without};
+use crate::owner::Owner;
 
 /// Where an entry has the authorities.
 const BUNDLE: [&str; 2] = ["clientConfig", "caBundle"];

@@ -11,10 +11,10 @@ use sluice_api::{WebhookEntry, names};
 use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies};
 
 use super::aks;
-use super::compare::same;
 use super::gated::{GATED, GATED_BINDING, is_last};
 use super::observe::{Fixed, Kind, World};
 use super::step::{Step, patch};
+use crate::compare::same;
 
 const GATE: Kind = Kind::Policy { name: names::GATE_POLICY, mutates: true };
 

@@ -9,13 +9,14 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
 use sluice_api::names;
+use sluice_operator::PartNames;
 use sluice_operator::certificates::{CaPair, CertError, CertOrder, CertStep, Made, ServingPair, Told, make};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::retry::{Failure, classify};
 
 use super::plan::{ca_pair, serving_pair};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Why a step was not done.
 #[derive(Debug, thiserror::Error)]
@@ -51,24 +52,37 @@ pub(super) async fn apply(
     steps: Vec<CertStep>,
     ca: Option<Box<Secret>>,
     serving: Option<Box<Secret>>,
-    order: &CertOrder,
+    (order, parts): (&CertOrder, &'static PartNames),
 ) -> Result<(), ApplyError> {
     let mut ca = ca.map(|secret| *secret);
     let mut serving = serving.map(|secret| *secret);
     for step in steps {
         let done = told(&step);
-        match make(now, step, ca.as_ref().map(ca_pair), serving.as_ref().map(serving_pair), order)? {
-            Some(Made::Authority(pair)) => {
-                let content = (ca_data(pair.clone()), pair.told);
-                ca = Some(write(api, names::CA_SECRET, ca.take(), content).await?);
-                tracing::info!(secret = names::CA_SECRET, "{done}");
-            }
-            Some(Made::Serving(pair)) => {
-                let content = (serving_data(pair.clone()), pair.told);
-                serving = Some(write(api, names::SERVING_SECRET, serving.take(), content).await?);
-                tracing::info!(secret = names::SERVING_SECRET, "{done}");
-            }
-            None => {}
+        let made = make(now, step, ca.as_ref().map(ca_pair), serving.as_ref().map(serving_pair), order)?;
+        if let Some(made) = made {
+            store(api, made, (&mut ca, &mut serving), (parts, done)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Stores what was made in the Secret that it belongs to, of which it keeps the new version.
+pub(super) async fn store(
+    api: &Api<Secret>,
+    made: Made,
+    (ca, serving): (&mut Option<Secret>, &mut Option<Secret>),
+    (parts, done): (&'static PartNames, &'static str),
+) -> Result<(), ApplyError> {
+    match made {
+        Made::Authority(pair) => {
+            let content = (ca_data(pair.clone()), pair.told);
+            *ca = Some(write(api, parts.authority, ca.take(), content).await?);
+            tracing::info!(secret = parts.authority, "{done}");
+        }
+        Made::Serving(pair) => {
+            let content = (serving_data(pair.clone()), pair.told);
+            *serving = Some(write(api, parts.serving, serving.take(), content).await?);
+            tracing::info!(secret = parts.serving, "{done}");
         }
     }
     Ok(())

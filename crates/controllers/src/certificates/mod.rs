@@ -1,10 +1,14 @@
 //! Keeps the own certificate authority and the webhook's serving certificate: made when they are missing, renewed
 //! before they expire, repaired when they were damaged.
 //!
+//! Where an issuer of cert-manager is named, that signs, and the loop stores what it gives (`given.rs`).
+//!
 //! Runs on the leader only. What to do is decided by [`sluice_operator::certificates::plan`]; the loop sleeps until
 //! the next step is due or one of the two Secrets changes.
 
 mod apply;
+mod bundle;
+mod given;
 pub(crate) mod observe;
 pub(crate) mod plan;
 #[cfg(test)]
@@ -17,10 +21,12 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use sluice_api::names;
 use sluice_operator::certificates::{CertOrder, service_names};
+use sluice_operator::{IssuerRef, PartNames};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use bundle::keep_bundle;
 pub use observe::Secrets;
 
 use crate::installation::Asked;
@@ -54,13 +60,20 @@ pub struct CertificateSettings {
     /// Names the serving certificate is for. Default: those of the Services;
     /// a webhook outside of the cluster needs its host too.
     pub names: Vec<String>,
+    /// Who issues the serving certificate; `None`: the own authority.
+    pub issuer: Option<IssuerRef>,
+    /// Names of the Secrets.
+    pub parts: &'static PartNames,
 }
 
 impl CertificateSettings {
-    /// For the Services of webhook and metrics in `namespace`.
-    pub fn new(namespace: &str) -> Self {
-        let names = [names::WEBHOOK, names::METRICS_SERVICE].map(|name| service_names(name, namespace));
-        Self { namespace: namespace.to_owned(), names: names.concat() }
+    /// For the Services of webhook and metrics in `namespace`. The webhook has Sluice's name too: by that its processes know
+    /// each other.
+    pub fn new(namespace: &str, parts: &'static PartNames) -> Self {
+        let further = Some(parts.webhook).filter(|name| *name != names::WEBHOOK);
+        let services = [names::WEBHOOK, names::METRICS_SERVICE].into_iter().chain(further);
+        let names = services.flat_map(|name| service_names(name, namespace)).collect();
+        Self { namespace: namespace.to_owned(), names, issuer: None, parts }
     }
 }
 
@@ -77,8 +90,12 @@ pub async fn run(
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
-    let api: Api<Secret> = Api::namespaced(client, &settings.namespace);
+    let api: Api<Secret> = Api::namespaced(client.clone(), &settings.namespace);
     let keeping = async {
+        if let Some(issuer) = &settings.issuer {
+            secrets.read_again().await;
+            return given::keep((client, &api), &settings, issuer, &secrets, may_write).await;
+        }
         let known = tokio::time::timeout(ASKED_WITHIN, asked.wait_for(Option::is_some));
         let _ = tokio::join!(secrets.read_again(), async { known.await.is_ok() });
         keep(&api, &settings, (secrets.ca(), secrets.serving()), asked, may_write).await
@@ -109,7 +126,8 @@ async fn keep(
                 if !may_write() {
                     return Err(LoopError::NotLeading { what: "certificates" });
                 }
-                match apply::apply(api, Timestamp::now(), steps, ca, serving, &order).await {
+                match apply::apply(api, Timestamp::now(), steps, ca, serving, (&order, settings.parts)).await
+                {
                     // The watch tells of what was written, and then it is looked at again.
                     Ok(()) => {
                         backoff.reset();

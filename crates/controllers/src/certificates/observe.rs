@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use sluice_api::names;
+use sluice_operator::PartNames;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio_util::sync::CancellationToken;
@@ -71,17 +72,23 @@ where
 pub struct Secrets {
     ca: Sender<Seen<Secret>>,
     serving: Sender<Seen<Secret>>,
+    given: Sender<Seen<Secret>>,
     watches: [WatchHealth; 2],
-}
-
-impl Default for Secrets {
-    fn default() -> Self {
-        let watches = [names::CA_SECRET, names::SERVING_SECRET].map(WatchHealth::new);
-        Self { ca: Sender::new(Seen::Unknown), serving: Sender::new(Seen::Unknown), watches }
-    }
+    /// `None`: it is not watched, and may not be.
+    given_watch: Option<WatchHealth>,
+    parts: &'static PartNames,
 }
 
 impl Secrets {
+    /// The two of these names, and if `is_given` the one that cert-manager writes.
+    #[must_use]
+    pub fn new(parts: &'static PartNames, is_given: bool) -> Self {
+        let watches = [parts.authority, parts.serving].map(WatchHealth::new);
+        let given_watch = is_given.then(|| WatchHealth::new(names::GIVEN_SECRET));
+        let [ca, serving, given] = [(); 3].map(|()| Sender::new(Seen::Unknown));
+        Self { ca, serving, given, watches, given_watch, parts }
+    }
+
     /// Watches those in `namespace` until `cancel`.
     ///
     /// # Errors
@@ -94,17 +101,27 @@ impl Secrets {
     ) -> Result<(), WentBack> {
         let api: Api<Secret> = Api::namespaced(client, &namespace);
         let [ca, serving] = self.watches;
+        let given = async {
+            match self.given_watch {
+                Some(health) => {
+                    follow_by(health, api.clone(), names::GIVEN_SECRET, self.given, cancel.clone()).await
+                }
+                None => Ok(()),
+            }
+        };
         tokio::try_join!(
-            follow_by(ca, api.clone(), names::CA_SECRET, self.ca, cancel.clone()),
-            follow_by(serving, api, names::SERVING_SECRET, self.serving, cancel),
+            follow_by(ca, api.clone(), self.parts.authority, self.ca, cancel.clone()),
+            follow_by(serving, api.clone(), self.parts.serving, self.serving, cancel.clone()),
+            given,
         )
         .map(drop)
     }
 
-    /// Waits until both were read again. What a new leader rests on is not older than its lease: a watch may have been
+    /// Waits until all were read again. What a new leader rests on is not older than its lease: a watch may have been
     /// broken for minutes, and the leader before has made a new authority meanwhile.
     pub(crate) async fn read_again(&self) {
-        futures::future::join_all(self.watches.iter().map(WatchHealth::list_again)).await;
+        let watches = self.watches.iter().chain(&self.given_watch);
+        futures::future::join_all(watches.map(WatchHealth::list_again)).await;
     }
 
     /// Hands the Secret with the serving certificate to `load`, now and after each change, until `cancel`. When it is
@@ -129,6 +146,11 @@ impl Secrets {
     /// As [`Self::ca`], the one with the serving certificate.
     pub(crate) fn serving(&self) -> Receiver<Seen<Secret>> {
         fresh(&self.serving)
+    }
+
+    /// As [`Self::ca`], the one that cert-manager writes.
+    pub(crate) fn given(&self) -> Receiver<Seen<Secret>> {
+        fresh(&self.given)
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn next_round(
     Round::Work { steps: plan.steps, ca: ca.cloned().map(Box::new), serving: serving.cloned().map(Box::new) }
 }
 
-fn known(seen: &Seen<Secret>) -> Option<Option<&Secret>> {
+pub(super) fn known(seen: &Seen<Secret>) -> Option<Option<&Secret>> {
     match seen {
         Seen::Unknown => None,
         Seen::Absent => Some(None),
@@ -89,7 +89,7 @@ fn told(secret: &Secret) -> Told {
     }
 }
 
-fn text(secret: &Secret, key: &str) -> String {
+pub(super) fn text(secret: &Secret, key: &str) -> String {
     let bytes = secret.data.as_ref().and_then(|data| data.get(key));
     bytes.map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned()).unwrap_or_default()
 }

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::ObjectMeta;
 use sluice_operator::certificates::{
-    CA, CertOrder, CertStep, SERVING, Told, issue_serving, new_authority, service_names,
+    CA, CertOrder, CertStep, Made, SERVING, Told, issue_serving, new_authority, service_names,
 };
 
 use super::observe::Seen;
 use super::plan::{Round, next_round};
+use super::{bundle, given};
 
 fn secret(entries: &[(&str, &str)], told: Told) -> Seen<Secret> {
     let data: BTreeMap<_, _> =
@@ -68,5 +69,57 @@ fn secrets_without_data_or_with_garbage_are_filled() {
             panic!("nothing usable is there: {round:?}");
         };
         assert_eq!(steps.len(), 2);
+    }
+}
+
+/// A Secret as cert-manager writes it: pair, chain and `ca.crt`, without what ours has beside.
+#[test]
+fn what_cert_manager_gives_is_stored_authority_first() {
+    let now = Timestamp::from_second(1_800_000_000).expect("in range");
+    let ca = new_authority(now, "", CA).expect("an authority");
+    let pair = issue_serving(now, &ca, &order().names, SERVING).expect("a certificate");
+    let entries =
+        [("tls.crt", pair.certificate.as_str()), ("tls.key", &pair.key), ("ca.crt", &ca.certificate)];
+    let given = secret(&entries, Told::default());
+    let next = |own: &Seen<Secret>, given: &Seen<Secret>| {
+        given::next_round(now, [own, &Seen::Absent, given], &order().names, None)
+    };
+    assert!(matches!(next(&Seen::Unknown, &given), given::Round::Blind));
+    assert!(matches!(next(&Seen::Absent, &Seen::Unknown), given::Round::Blind));
+    assert!(matches!(next(&Seen::Absent, &Seen::Absent), given::Round::Missing));
+    let empty = Seen::Present(Secret::default());
+    assert!(matches!(next(&Seen::Absent, &empty), given::Round::Refused(_)));
+    let given::Round::Store(made) = next(&Seen::Absent, &given) else { panic!("nothing is there yet") };
+    let Made::Authority(first) = *made else { panic!("API servers learn of the authority first") };
+    let (bundle, path) = (first.bundle.as_str(), first.path.as_str());
+    let own = secret(
+        &[("tls.crt", ""), ("tls.key", ""), ("ca.crt", bundle), ("webhook-path", path)],
+        Told::default(),
+    );
+    let given::Round::Store(made) = next(&own, &given) else { panic!("nothing is served yet") };
+    assert!(matches!(*made, Made::Serving(serving) if serving.key == pair.key && serving.path == path));
+}
+
+#[test]
+fn authorities_are_written_where_they_are_looked_for_and_only_if_they_differ() {
+    let map = ("aaq-server-signer-bundle", "ca-bundle.crt");
+    let authority = secret(&[("ca.crt", "PEM")], Told::default());
+    let holding = |text: &str| {
+        let data = BTreeMap::from([(map.1.to_owned(), text.to_owned())]);
+        Seen::Present(ConfigMap { data: Some(data), ..ConfigMap::default() })
+    };
+    let emptied = Seen::Present(ConfigMap::default());
+    for is in [Seen::Absent, emptied, holding("old")] {
+        let body = bundle::wanted(map, &authority, &is).expect("a write");
+        assert_eq!(body["data"][map.1], "PEM");
+        assert_eq!(body["metadata"]["name"], map.0);
+    }
+    for (authority, is) in [
+        (&authority, holding("PEM")),
+        (&authority, Seen::Unknown),
+        (&Seen::Absent, Seen::Absent),
+        (&secret(&[], Told::default()), Seen::Absent),
+    ] {
+        assert!(bundle::wanted(map, authority, &is).is_none());
     }
 }

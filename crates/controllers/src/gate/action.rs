@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::{PodId, QuotaId, StatusTarget, Uid};
-use sluice_index::{
-    AcrqWire, ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, PodWire, Version, VmiWire,
-};
+use sluice_index::{ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, PodWire, Version, VmiWire};
 pub use sluice_runtime::request::Answer;
 
 use super::admission::{Judgement, Ticket};
@@ -19,8 +17,8 @@ pub enum Action {
     Release(Release),
     /// Read the quotas of these namespaces as they are now, of several by one request for those of all.
     ListQuotas(Vec<(NamespaceId, Arc<str>)>),
-    /// Read the cluster quotas as they are now.
-    ListClusterQuotas,
+    /// Wait until the watch of cluster quotas has handed on every specification that there is when this is asked for.
+    CatchUpClusterQuotas,
     /// Have the watches of namespaces and of configurations list everything anew.
     ListTargets,
     /// Read a VirtualMachineInstance as it is now.
@@ -150,6 +148,8 @@ pub enum Regarding {
     Migration,
     /// The configuration.
     Configuration,
+    /// A namespace.
+    Namespace,
 }
 
 /// See [`Action::WriteEvent`].
@@ -187,8 +187,8 @@ pub enum Outcome {
     Released(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::ListQuotas`]: these namespaces were asked about.
     Listed(Vec<NamespaceId>, Answer<Vec<ArqWire>>),
-    /// Of [`Action::ListClusterQuotas`].
-    ClusterListed(Answer<Vec<AcrqWire>>),
+    /// Of [`Action::CatchUpClusterQuotas`]; it never fails.
+    ClusterQuotasCaughtUp,
     /// Of [`Action::ListTargets`]: the watches have handed it on. It never fails.
     TargetsListed,
     /// Of [`Action::Read`].

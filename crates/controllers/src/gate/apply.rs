@@ -7,10 +7,11 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kube::api::{ListParams, ObjectList, Patch, PatchParams};
-use kube::core::Request;
+use kube::core::{PartialObjectMeta, Request};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
+use sluice_engine::Uid;
 use sluice_index::{PodWire, VmiWire};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::lease::WriteToken;
@@ -78,7 +79,7 @@ impl Apply {
             return Some(Outcome::Released(release.pod, release.uid, answer));
         }
         let turns = match action {
-            Action::ListQuotas(_) | Action::ListClusterQuotas | Action::ReadMachine(_) => &self.lists,
+            Action::ListQuotas(_) | Action::ReadMachine(_) => &self.lists,
             _ => &self.others,
         };
         let _turn = turns.acquire().await.ok()?;
@@ -107,14 +108,9 @@ impl Apply {
                 log(&answer, "reading virtual machine", &machine.namespace, &machine.name);
                 Some(Outcome::MachineRead(machine, Box::new(answer)))
             }
-            Action::ListClusterQuotas => {
-                let path = ApplicationAwareClusterResourceQuota::url_path(&(), None);
-                let answer = self.list(&path).await;
-                log(&answer, "listing cluster quotas", "", "");
-                Some(Outcome::ClusterListed(answer))
-            }
             // Who has the watches and the questions does that; events and releases are above.
             Action::CatchUp
+            | Action::CatchUpClusterQuotas
             | Action::ListTargets
             | Action::Answer(..)
             | Action::WriteEvent(_)
@@ -164,6 +160,20 @@ impl Apply {
         list.metadata.resource_version?.parse().ok()
     }
 
+    /// Of each cluster quota its identity and the number of its specification. Read without what it shows, which is long
+    /// where it is about many namespaces. None: there was no answer.
+    pub(super) async fn cluster_quota_generations(&self) -> Option<Vec<(Uid, i64)>> {
+        let _turn = self.lists.acquire().await.ok()?;
+        let path = ApplicationAwareClusterResourceQuota::url_path(&(), None);
+        let request = Request::new(&path).list_metadata(&ListParams::default());
+        let list = self.send::<ObjectList<PartialObjectMeta>>(request).await.ok()?;
+        let read = |item: PartialObjectMeta| {
+            let meta = item.metadata;
+            (Uid::parse(meta.uid.as_deref().unwrap_or_default()), meta.generation.unwrap_or_default())
+        };
+        Some(list.items.into_iter().map(read).collect())
+    }
+
     /// What an object is now; `None` if it does not exist.
     async fn read<T: DeserializeOwned>(
         &self,
@@ -208,7 +218,7 @@ pub(super) fn refusal<T>(error: kube::Error) -> Answer<T> {
 
 fn is_version(pod: &PodWire, release: &Release) -> bool {
     pod.metadata.resource_version == release.version.precondition()
-        && pod.metadata.uid.as_deref().is_some_and(|uid| sluice_engine::Uid::parse(uid) == release.uid)
+        && pod.metadata.uid.as_deref().is_some_and(|uid| Uid::parse(uid) == release.uid)
 }
 
 /// Removes all gates, which is only ours, from exactly the version that was decided on.

@@ -12,6 +12,7 @@ use sluice_runtime::watch::Event;
 use super::handle::Gate;
 use super::metrics::Work;
 use super::parts::machines::KubeVirt;
+use super::parts::pauses::Paused;
 use super::targeting::{report_released, targeting};
 
 /// Every replica is fed, leader or not. The events of one kind have to come in their order.
@@ -132,6 +133,10 @@ impl Gate {
             state.allow_cluster_quotas(aaqs.holding().is_some_and(|aaq| aaq.cluster_quotas), now);
             let released = state.retarget(targeting(&aaqs, &self.exempt), now);
             report_released(state, &aaqs, released);
+            let pause = aaqs
+                .holding()
+                .and_then(|aaq| Paused::read(&aaq.name, aaq.uid.clone(), aaq.pause.as_ref(), now));
+            state.pause_all(pause, now);
         });
     }
 }

@@ -55,6 +55,8 @@ pub struct GateWatches {
     pub charges: WatchHealth,
     /// Of `AAQ`s.
     pub aaqs: WatchHealth,
+    /// Of DeviceClasses.
+    pub device_classes: WatchHealth,
     /// Of VirtualMachineInstances.
     pub machines: WatchHealth,
     /// Of installations of KubeVirt.
@@ -142,12 +144,33 @@ impl Gate {
 }
 
 #[cfg(test)]
+impl Gate {
+    /// A gate that no watch feeds.
+    pub(super) fn unfed(clock: Arc<ServerClock>) -> Self {
+        let health = || WatchHealth::new("test");
+        let watches = GateWatches {
+            pods: health(),
+            namespaces: health(),
+            quotas: health(),
+            cluster_quotas: health(),
+            charges: health(),
+            aaqs: health(),
+            device_classes: health(),
+            machines: health(),
+            kubevirts: health(),
+        };
+        let config = GateConfig::new(sluice_api::names::GATE, sluice_engine::ChargeRules::for_minor(36));
+        Self::new(config, &[], GateMetrics::default(), watches, clock)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
     use jiff::{SignedDuration, Timestamp};
     use serde_json::json;
-    use sluice_engine::{ChargeRules, Resource};
+    use sluice_engine::Resource;
     use sluice_runtime::watch::Event;
 
     use super::*;
@@ -157,20 +180,8 @@ mod tests {
     /// Whether a pod counts whose deletion ends so long after the present of the API server, whose clock differs from the
     /// local one by `skew`; `None`: nothing is known of that clock.
     fn counts(skew: Option<SignedDuration>, ends_in: SignedDuration) -> bool {
-        let health = || WatchHealth::new("test");
-        let watches = GateWatches {
-            pods: health(),
-            namespaces: health(),
-            quotas: health(),
-            cluster_quotas: health(),
-            charges: health(),
-            aaqs: health(),
-            machines: health(),
-            kubevirts: health(),
-        };
         let clock = Arc::new(ServerClock::default());
-        let config = GateConfig::new(sluice_api::names::GATE, ChargeRules::for_minor(36));
-        let gate = Gate::new(config, &[], GateMetrics::default(), watches, Arc::clone(&clock));
+        let gate = Gate::unfed(Arc::clone(&clock));
         let there = Timestamp::now() + skew.unwrap_or_default();
         clock.observe(skew.map(|_| there));
         // It counts for its grace period once more.

@@ -29,6 +29,12 @@ pub(super) mod reasons {
     pub const NOT_ENFORCED: &str = "NotEnforced";
     /// Pods go without a charge because their namespaces are not targeted any more.
     pub const NO_LONGER_TARGETED: &str = "NoLongerTargeted";
+    /// Pods do not wait for quota for a time.
+    pub const PAUSED: &str = "Paused";
+    /// They wait again.
+    pub const PAUSE_ENDED: &str = "PauseEnded";
+    /// The annotation of a pause cannot be read.
+    pub const PAUSE_IGNORED: &str = "PauseIgnored";
     /// The API server refuses to let the gate be removed.
     pub const REFUSED: &str = "ReleaseRefused";
 }

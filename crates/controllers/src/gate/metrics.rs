@@ -182,15 +182,17 @@ impl QuotaCollector {
 
 impl Collector for QuotaCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let (ids, counts) = {
+        let (ids, counts, pause_end) = {
             let state = self.0.lock();
             let (pods, _, quotas) = state.index();
+            let (paused, pause_end) = state.paused();
             let counts = [
                 ("sluice_held_pods", "Pods that are held by the gate", state.held()),
                 ("sluice_index_pods", "Pods in memory", pods.len()),
                 ("sluice_index_quotas", "Quotas in memory", quotas.len()),
+                ("sluice_paused_namespaces", "Namespaces in which no pod waits for quota", paused),
             ];
-            (quotas.iter().map(|(id, _)| id).collect::<Vec<_>>(), counts)
+            (quotas.iter().map(|(id, _)| id).collect::<Vec<_>>(), counts, pause_end)
         };
         let mut usage = encoder.encode_descriptor(
             "kube_application_aware_resourcequota",
@@ -233,8 +235,11 @@ impl Collector for QuotaCollector {
             let count = i64::try_from(row.held).unwrap_or(i64::MAX);
             ConstGauge::new(count).encode(held.encode_family(&row.labels())?)
         })?;
-        for (name, help, value) in counts {
-            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+        let counts = counts.map(|(name, help, value)| (name, help, i64::try_from(value).unwrap_or(i64::MAX)));
+        let text = "When the last pause ends, in seconds since the epoch; 0 without one";
+        let end = ("sluice_pause_end_timestamp_seconds", text, pause_end);
+        for (name, help, value) in counts.into_iter().chain([end]) {
+            let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }
         Ok(())

@@ -14,6 +14,7 @@ mod admit;
 mod apply;
 mod audit;
 mod backoff;
+pub mod cluster_quota_status;
 mod config;
 mod feed;
 mod handle;

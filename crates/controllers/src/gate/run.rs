@@ -98,6 +98,11 @@ impl Gate {
                             let caught_up = cancel.run_until_cancelled(gate.pods_catch_up(&apply)).await;
                             caught_up.map(|()| Outcome::CaughtUp)
                         }
+                        Action::CatchUpClusterQuotas => {
+                            let caught_up =
+                                cancel.run_until_cancelled(gate.cluster_quotas_catch_up(&apply)).await;
+                            caught_up.map(|()| Outcome::ClusterQuotasCaughtUp)
+                        }
                         Action::ListTargets => {
                             let watches = &gate.watches;
                             // Where the kind is gone, as while Sluice is removed, what was selected last holds.
@@ -133,7 +138,9 @@ impl Gate {
         });
         let quotas = [&watches.quotas, &watches.cluster_quotas, &watches.charges];
         let quotas = join_all(quotas.map(WatchHealth::list_again));
-        let all = async { tokio::join!(self.pods_catch_up(apply), quotas, join_all(others)) };
+        let all = async {
+            tokio::join!(self.pods_catch_up(apply), quotas, join_all(others), self.claims_are_known())
+        };
         tokio::pin!(all);
         while timeout(TOLD_EVERY, &mut all).await.is_err() {
             let missing = |watch: &WatchHealth| watch.check().err().unwrap_or_default();
@@ -158,10 +165,44 @@ impl Gate {
         pods.list_again().await;
     }
 
+    /// Returns when the watch of cluster quotas has handed on every specification that there was when this began. Mostly it
+    /// has already: they change seldom.
+    async fn cluster_quotas_catch_up(&self, apply: &Apply) {
+        let listed = apply.cluster_quota_generations().await;
+        let is_current = listed.is_some_and(|listed| self.state.lock().index().2.know_clusters(&listed));
+        if !is_current {
+            self.watches.cluster_quotas.list_again().await;
+        }
+    }
+
+    /// Waits until it is known which keys claims count to: without it a new leader would write other texts than its
+    /// predecessor, and the same ones a moment later. Nothing is decided by that, so it is not waited for long.
+    async fn claims_are_known(&self) {
+        let _ = timeout(OTHERS_CATCH_UP, self.watches.device_classes.synced()).await;
+    }
+
     fn plan(&self) -> Vec<super::Action> {
         let (actions, stats) =
             self.locked(Work::Plan, |state, now| (state.plan(now), std::mem::take(&mut state.stats)));
         self.metrics.observe(stats);
         actions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sluice_runtime::clock::ServerClock;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_leader_waits_for_device_classes_and_not_for_ever() {
+        let gate = Gate::unfed(Arc::new(ServerClock::default()));
+        let began = Instant::now();
+        gate.claims_are_known().await;
+        assert_eq!(began.elapsed(), OTHERS_CATCH_UP);
     }
 }

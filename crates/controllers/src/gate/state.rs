@@ -21,6 +21,7 @@ mod machines;
 mod managed;
 mod namespaces;
 mod owners;
+mod pauses;
 mod platform;
 mod pods;
 mod quota_checks;
@@ -54,6 +55,7 @@ use super::parts::machines::Machines;
 use super::parts::managed_statuses::ManagedStatuses;
 use super::parts::migrations::Migrations;
 use super::parts::owners::Owner;
+use super::parts::pauses::Pauses;
 use super::parts::pod_stages::PodStages;
 use super::parts::quota_checks::{Listed, QuotaChecks};
 use super::parts::quota_sets::QuotaSets;
@@ -85,6 +87,7 @@ pub struct State {
     admissions: Admissions,
     pod_growth: Growth<PodId, Wanted>,
     machine_growth: Growth<Owner, Arc<Charge>>,
+    pauses: Pauses,
     reclassification: Reclassification,
     foreign_charges: ForeignCharges,
     // What is to be done, in flight or to be repeated.
@@ -120,6 +123,7 @@ impl State {
             admissions: Admissions::default(),
             pod_growth: Growth::default(),
             machine_growth: Growth::default(),
+            pauses: Pauses::default(),
             reclassification: Reclassification::default(),
             foreign_charges: ForeignCharges::default(),
             writes: StatusWrites::new(Stamp::random()),
@@ -166,6 +170,7 @@ impl State {
         for id in self.stages.held().chain(unreadable) {
             self.events.news(id, now);
         }
+        self.announce_pauses();
         // KubeVirt may have been seen after its pods.
         for id in self.stages.held().collect::<Vec<_>>() {
             self.hold_target(id);
@@ -206,7 +211,7 @@ impl State {
             Outcome::Recorded(quota, uid, answer) => self.on_recorded(quota, &uid, answer, now),
             Outcome::Released(pod, uid, answer) => self.on_released(pod, &uid, answer, now),
             Outcome::Listed(namespaces, answer) => self.on_listed(&namespaces, answer, now),
-            Outcome::ClusterListed(answer) => self.on_cluster_listed(answer, now),
+            Outcome::ClusterQuotasCaughtUp => self.on_checked(Listed::Cluster),
             Outcome::TargetsListed => self.on_checked(Listed::Targets),
             Outcome::Read(pod, uid, answer) => self.on_read(pod, &uid, answer, now),
             Outcome::MachineRead(machine, answer) => self.on_machine_read(&machine, *answer, now),
@@ -233,6 +238,7 @@ impl State {
             self.pod_growth.next_due_ms(),
             self.machine_growth.next_due_ms(),
             self.checks.next_due_ms(),
+            self.pauses.next_due_ms(now, self.leading),
             self.events.next_due_ms(now).filter(|_| self.leading),
             self.stages.queue().next_due_ms().filter(|_| self.leading),
             self.pods.next_overdue().map(in_second),
@@ -258,6 +264,7 @@ impl State {
         self.pod_growth.pass_time(now);
         self.machine_growth.pass_time(now);
         self.checks.pass_time(now);
+        self.end_pauses(now);
         self.look_at_due_targets(now);
     }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+use sluice_api::{Pause, PauseError, read_pause};
 use sluice_engine::vm::Calculator;
 use sluice_index::{AaqRecord, AaqSpecWire, AaqWire, Aaqs, Watched as _};
 use sluice_runtime::watch::Event;
@@ -44,6 +46,11 @@ impl KnownAaqs {
     /// All of them by name.
     pub fn all(&self) -> &[Arc<AaqRecord>] {
         self.aaqs.all()
+    }
+
+    /// What the one that counts says of a pause, if it does.
+    pub fn pause(&self, now: Timestamp) -> Result<Option<Pause>, PauseError> {
+        read_pause(self.aaqs.holding().and_then(|aaq| aaq.pause.as_ref()), now)
     }
 
     /// How the one that counts says that virtual machines are counted.

@@ -11,16 +11,12 @@ mod report;
 mod status;
 mod tell;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
 use sluice_operator::Gating;
-use sluice_runtime::backoff::{Backoff, process_seed};
-use sluice_window::Servers;
+use sluice_runtime::api_servers::{ApiServer, ByServer, Pace, PerServer, Round, Servers};
 use tokio::sync::watch as signal;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 pub use metrics::GatingMetrics;
@@ -30,18 +26,16 @@ pub use report::Alarm;
 use aaqs::KnownAaqs;
 use report::Findings;
 
-/// After this long an API server is asked anew although nothing has happened.
-const FRESH: Duration = Duration::from_secs(30);
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
+/// How often API servers are asked although nothing has happened.
+const PACE: Pace =
+    Pace { settled: Duration::from_secs(30), retry: (Duration::from_millis(500), Duration::from_secs(10)) };
 
 /// What is known of all API servers.
 #[derive(Debug)]
 pub struct GatingWatch {
-    servers: Arc<Servers>,
     expected: Gating,
     metrics: GatingMetrics,
-    /// By the name of the API server.
-    known: signal::Sender<BTreeMap<Arc<str>, Seen>>,
+    known: PerServer<Seen>,
     /// Those in whose status it is told.
     aaqs: signal::Sender<KnownAaqs>,
 }
@@ -50,8 +44,8 @@ impl GatingWatch {
     /// Nothing is known yet. `expected` says who should gate.
     #[must_use]
     pub fn new(servers: Arc<Servers>, expected: Gating, metrics: GatingMetrics) -> Arc<Self> {
-        let (known, aaqs) = (signal::Sender::default(), signal::Sender::default());
-        Arc::new(Self { servers, expected, metrics, known, aaqs })
+        let known = PerServer::new(servers, PACE);
+        Arc::new(Self { expected, metrics, known, aaqs: signal::Sender::default() })
     }
 
     /// One line for people who look at this process.
@@ -61,47 +55,29 @@ impl GatingWatch {
     }
 
     fn findings(&self) -> Findings {
-        Findings { expected: self.expected, seen: self.known.borrow().clone() }
+        Findings { expected: self.expected, seen: self.known.known().clone() }
     }
 
     /// Asks every API server: at the start, when they change, and now and then; sooner while something is wrong. `alarm` is
     /// called each time pods come in without a gate or are refused.
     pub async fn run(self: Arc<Self>, alarm: impl Fn(Alarm), cancel: CancellationToken) {
-        let mut changes = self.servers.changes();
-        let mut backoff = Backoff::new(RETRY.0, RETRY.1, process_seed());
-        let work = async {
-            let mut before = String::new();
-            loop {
-                changes.mark_unchanged();
-                self.ask().await;
-                let findings = self.findings();
-                self.metrics.set(findings.seen.values());
-                let now = findings.summary();
-                let alarms = findings.alarms();
-                if now != before && alarms.is_empty() {
-                    tracing::info!(gate = %now, "who gates pods");
-                }
-                before = now;
-                for each in alarms {
-                    tracing::error!(reason = each.reason, api_server = %each.server, "{}", each.note);
-                    alarm(each);
-                }
-                let pause = if findings.is_settled() { FRESH } else { backoff.failed() };
-                if findings.is_settled() {
-                    backoff.reset();
-                }
-                tokio::select! {
-                    () = sleep(pause) => {}
-                    changed = changes.changed() => if changed.is_err() { return },
-                }
+        let mut before = String::new();
+        let asked = |_: &ByServer<Seen>| {
+            let findings = self.findings();
+            self.metrics.set(findings.seen.values());
+            let now = findings.summary();
+            let alarms = findings.alarms();
+            if now != before && alarms.is_empty() {
+                tracing::info!(gate = %now, "who gates pods");
             }
+            before = now;
+            for each in alarms {
+                tracing::error!(reason = each.reason, api_server = %each.server, "{}", each.note);
+                alarm(each);
+            }
+            if findings.is_settled() { Round::Settled } else { Round::Unsettled }
         };
-        cancel.run_until_cancelled(work).await;
-    }
-
-    async fn ask(&self) {
-        let peers = self.servers.each();
-        let answers = join_all(peers.iter().map(|peer| probe::ask(&peer.client))).await;
-        self.known.send_replace(peers.into_iter().map(|peer| peer.name).zip(answers).collect());
+        let ask = |server: ApiServer| async move { probe::ask(&server.client).await };
+        self.known.keep(ask, |_, seen| seen, asked, cancel).await;
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use sluice_api::{AaqStatus, names};
+use sluice_api::{AaqStatus, Pause, PauseError, names};
 use sluice_index::Stated;
 
 use super::aaqs::InForce;
@@ -17,6 +17,7 @@ pub(super) fn patch(
     aaq: &Stated<AaqStatus>,
     findings: &Findings,
     (machines, unproven): (Option<&InForce>, Option<&str>),
+    pause: &Result<Option<Pause>, PauseError>,
     now: Timestamp,
 ) -> Option<Value> {
     if findings.seen.is_empty() {
@@ -24,7 +25,10 @@ pub(super) fn patch(
     }
     let old = aaq.status.conditions.as_deref().unwrap_or_default();
     let stated = [said(findings)].into_iter().chain(machines.map(said_of_machines));
-    let wanted = merged(old, stated.chain([said_of_headroom(unproven)]), now);
+    // Who was never paused has no such condition.
+    let is_told = pause != &Ok(None) || old.iter().any(|condition| condition.type_ == names::PAUSED);
+    let paused = is_told.then(|| said_of_pause(pause));
+    let wanted = merged(old, stated.chain([said_of_headroom(unproven)]).chain(paused), now);
     (wanted != old).then(|| {
         json!({
             "metadata": { "resourceVersion": aaq.resource_version },
@@ -56,6 +60,15 @@ fn said(findings: &Findings) -> Said {
 fn said_of_machines(in_force: &InForce) -> Said {
     let status = machines_status(in_force.calculator);
     Said::new(names::VIRTUAL_MACHINES, status, in_force.calculator.name(), in_force.message.clone())
+}
+
+fn said_of_pause(pause: &Result<Option<Pause>, PauseError>) -> Said {
+    let (status, reason, message) = match pause {
+        Ok(Some(pause)) => ("True", "Paused", format!("no pod waits for quota until {}", pause.until)),
+        Ok(None) => ("False", "NotPaused", "pods wait for quota".to_owned()),
+        Err(error) => ("False", "PauseIgnored", error.to_string()),
+    };
+    Said::new(names::PAUSED, status, reason, message)
 }
 
 /// Whether live migrations may get head-room in native quotas: it is given where the admission policies are proven at each
@@ -101,7 +114,7 @@ mod tests {
     fn patch_of(aaq: &AAQ, findings: &Findings, now: Timestamp) -> Option<Value> {
         let mut aaqs = Aaqs::default();
         aaqs.upsert(&serde_json::from_value(serde_json::to_value(aaq).unwrap()).unwrap());
-        patch(aaqs.holding().unwrap().stated.as_ref().unwrap(), findings, (None, None), now)
+        patch(aaqs.holding().unwrap().stated.as_ref().unwrap(), findings, (None, None), &Ok(None), now)
     }
 
     fn patched(aaq: &AAQ, patch: &Value) -> AAQ {
@@ -165,6 +178,25 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_is_said_from_its_beginning_and_so_is_its_end() {
+        let mut aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
+        let pause = Pause { until: at(60), rate: 50 };
+        let wrong = Err(PauseError::Time("2h".to_owned()));
+        let mut said = Vec::new();
+        for (second, pause) in [(1, Ok(None)), (2, Ok(Some(pause))), (60, Ok(None)), (70, wrong)] {
+            let mut aaqs = Aaqs::default();
+            aaqs.upsert(&serde_json::from_value(serde_json::to_value(&aaq).unwrap()).unwrap());
+            let stated = aaqs.holding().unwrap().stated.clone().unwrap();
+            let good = findings(&[Gates::Policy]);
+            aaq = patched(&aaq, &patch(&stated, &good, (None, None), &pause, at(second)).unwrap());
+            said.extend(shown(&aaq).into_iter().filter(|condition| condition[0] == names::PAUSED));
+        }
+        let expected = [["True", "Paused"], ["False", "NotPaused"], ["False", "PauseIgnored"]]
+            .map(|[a, b]| ["Paused", a, b]);
+        assert_eq!(said, expected);
+    }
+
+    #[test]
     fn how_vms_are_counted_is_said_beside_who_gates_and_since_when_they_are() {
         let mut aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
         let mut told = Vec::new();
@@ -177,7 +209,7 @@ mod tests {
             aaqs.upsert(&serde_json::from_value(serde_json::to_value(&aaq).unwrap()).unwrap());
             let stated = aaqs.holding().unwrap().stated.clone().unwrap();
             let Some(patch) =
-                patch(&stated, &findings(&[Gates::Policy]), (Some(&in_force), None), at(second))
+                patch(&stated, &findings(&[Gates::Policy]), (Some(&in_force), None), &Ok(None), at(second))
             else {
                 told.push("nothing".to_owned());
                 continue;

@@ -1,5 +1,6 @@
 //! Keeps the status of the `AAQ` up to date while it leads.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request::objects;
 use sluice_runtime::retry::{Failure, classify};
+use sluice_runtime::status_write::patch_status;
 use sluice_runtime::watch::Event;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -19,10 +21,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::GatingWatch;
 use super::status::patch;
-use crate::status_write::patch_status;
 
 /// After writes, so that another writer of the same fields is not answered at its own speed.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Waits until the end of a pause.
+async fn until(end: Option<Timestamp>) {
+    match end {
+        Some(end) => sleep(end.duration_since(Timestamp::now()).try_into().unwrap_or_default()).await,
+        None => pending().await,
+    }
+}
 
 impl GatingWatch {
     /// An event of the watch of `AAQ`s.
@@ -47,16 +56,17 @@ impl GatingWatch {
             loop {
                 let (now, findings) = (Timestamp::now(), self.findings());
                 let unproven = proofs.borrow_and_update().clone();
-                let patches: Vec<(Arc<str>, Value)> = {
+                let (patches, end): (Vec<(Arc<str>, Value)>, _) = {
                     let aaqs = changed.borrow_and_update();
-                    let in_force = aaqs.in_force();
+                    let (in_force, pause) = (aaqs.in_force(), aaqs.pause(now));
                     let wanted = |aaq: &Arc<AaqRecord>| {
                         let stated = aaq.stated.as_ref()?;
                         let said = (in_force.as_ref(), unproven.as_deref());
-                        let patch = patch(stated, &findings, said, now)?;
+                        let patch = patch(stated, &findings, said, &pause, now)?;
                         Some((Arc::clone(&aaq.name), patch))
                     };
-                    aaqs.all().iter().filter_map(wanted).collect()
+                    let patches = aaqs.all().iter().filter_map(wanted).collect();
+                    (patches, pause.ok().flatten().map(|pause| pause.until))
                 };
                 if !patches.is_empty() && token.is_held() {
                     for (name, patch) in patches {
@@ -68,6 +78,7 @@ impl GatingWatch {
                     changed = changed.changed() => changed.is_err(),
                     asked = asked.changed() => asked.is_err(),
                     proven = proofs.changed() => proven.is_err(),
+                    () = until(end) => false,
                 };
                 if ended {
                     return;

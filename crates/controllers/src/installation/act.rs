@@ -26,7 +26,7 @@ pub(super) enum Act {
     },
     /// Give an object these finalizers, if it is as it was seen.
     Finalizers {
-        /// The object; no Deployment.
+        /// The object; no operand.
         target: Target,
         /// Its version.
         resource_version: String,
@@ -69,7 +69,7 @@ pub(super) async fn send(client: &Client, act: &Act) -> kube::Result<()> {
                     with_deadline(DEADLINE, mtqs.patch_metadata(name, &params, &patch)).await.map(drop)
                 }
                 // It has none of ours.
-                Target::Deployment(_) => Ok(()),
+                Target::Operand(_) | Target::Needless { .. } => Ok(()),
             }
         }
     }

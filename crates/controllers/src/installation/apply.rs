@@ -3,30 +3,43 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::Client;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::{Api, Client};
 use serde_json::Value;
 use sluice_api::{AAQ, MTQ, names};
+use sluice_runtime::client::with_deadline;
 use sluice_runtime::request::{objects, send};
+
+use super::kind::Operand;
+use crate::pace::Limits;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// What is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
-    /// This Deployment of the installation: what the operator owns of it.
-    Deployment(&'static str),
+    /// What the operator owns of this operand.
+    Operand(Operand),
+    /// The object that has this uid, an operand that is wanted no more.
+    Needless {
+        /// Its name.
+        operand: Operand,
+        /// Another one of this name may be wanted.
+        uid: String,
+    },
     /// The status of this `AAQ`.
     Aaq(String),
     /// The status of this `MTQ`.
     Mtq(String),
 }
 
+/// For people.
 impl Display for Target {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Deployment(name) => write!(f, "deployments/{name}"),
+            Self::Operand(operand) | Self::Needless { operand, .. } => {
+                write!(f, "{} {}", operand.kind.resource().kind, operand.name)
+            }
             Self::Aaq(name) => write!(f, "{}/{name}", names::AAQS),
             Self::Mtq(name) => write!(f, "{}/{name}", names::MTQS),
         }
@@ -38,14 +51,28 @@ impl Display for Target {
 pub(super) struct Write {
     /// Of what.
     pub(super) target: Target,
-    /// The version of the object that it was planned for.
-    pub(super) resource_version: String,
-    /// For a Deployment all that the operator wants to own of it; for a status a merge patch with `resource_version` as its
-    /// precondition, for the list of conditions is replaced as a whole.
+    /// What of the object it was planned for, such as its version.
+    pub(super) rests_on: String,
+    /// What another client does to the operand, if that is why it is written.
+    pub(super) contested: Option<String>,
+    /// For an operand all that the operator wants to own of it, null where it goes; for a status a merge patch with
+    /// `resourceVersion` as its precondition, for the list of conditions is replaced as a whole.
     pub(super) body: Value,
 }
 
-/// Sends it. What others own of the same field of a Deployment is taken from them.
+impl Write {
+    /// A Deployment gets new pods by each write, so other clients are soon answered with pauses. A status follows the pods.
+    pub(super) const fn limits(&self) -> Limits {
+        let (free, first, longest) = match self.target {
+            Target::Operand(_) if self.contested.is_some() => (3, 2, 300),
+            Target::Operand(_) | Target::Needless { .. } => (10, 1, 60),
+            Target::Aaq(_) | Target::Mtq(_) => (20, 1, 10),
+        };
+        Limits { free, first: Duration::from_secs(first), longest: Duration::from_secs(longest) }
+    }
+}
+
+/// Sends it. What others own of the same field of an operand is taken from them.
 ///
 /// # Errors
 /// When there is no answer in 10 s, or it is a refusal.
@@ -53,12 +80,28 @@ pub(super) async fn apply(client: &Client, namespace: &str, write: &Write) -> ku
     let merge = PatchParams { field_manager: Some(names::OPERATOR.to_owned()), ..PatchParams::default() };
     let status = Patch::Merge(&write.body);
     let request = match &write.target {
-        Target::Deployment(name) => {
+        Target::Operand(operand) => {
             let force = PatchParams::apply(names::OPERATOR).force();
-            objects::<Deployment>(Some(namespace)).patch(name, &force, &Patch::Apply(&write.body))
+            let (api, body) = (api(client, namespace, operand), Patch::Apply(&write.body));
+            return with_deadline(DEADLINE, api.patch(&operand.name, &force, &body)).await.map(drop);
+        }
+        Target::Needless { operand, uid } => {
+            let this = Preconditions { uid: Some(uid.clone()), resource_version: None };
+            let params = DeleteParams::background().preconditions(this);
+            let api = api(client, namespace, operand);
+            return with_deadline(DEADLINE, api.delete(&operand.name, &params)).await.map(drop);
         }
         Target::Aaq(name) => objects::<AAQ>(None).patch_subresource("status", name, &merge, &status),
         Target::Mtq(name) => objects::<MTQ>(None).patch_subresource("status", name, &merge, &status),
     };
     send(client, request, DEADLINE).await?.check()
+}
+
+fn api(client: &Client, namespace: &str, operand: &Operand) -> Api<DynamicObject> {
+    let resource = operand.kind.resource();
+    if operand.kind.is_namespaced() {
+        Api::namespaced_with(client.clone(), namespace, &resource)
+    } else {
+        Api::all_with(client.clone(), &resource)
+    }
 }

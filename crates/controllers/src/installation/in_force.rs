@@ -2,21 +2,20 @@
 
 use sluice_api::{names, not_in_force, says_nothing};
 
-use super::VERSION;
-use super::observe::{OPERANDS, World};
-use super::operands::is_newer;
+use super::observe::World;
+use super::operands::Version;
 use super::wire::{Order, Spec};
 use crate::aaq_conditions::Said;
 
 /// Of the `AAQ` that holds.
-pub(super) fn of_aaq(world: &World, order: &Order) -> Said {
+pub(super) fn of_aaq(world: &World, order: &Order, version: Version<'_>) -> Said {
     let mut told = nowhere(&order.spec);
-    told.extend(of_operands(&order.spec, world));
+    told.extend(of_operands(&order.spec, world, version));
     said(&told)
 }
 
 /// Of the `MTQ` that holds.
-pub(super) fn of_mtq(world: &World, order: &Order) -> Said {
+pub(super) fn of_mtq(world: &World, order: &Order, version: Version<'_>) -> Said {
     let mut told = nowhere(&order.spec);
     match world.users_aaq() {
         Some(aaq) => {
@@ -28,7 +27,7 @@ pub(super) fn of_mtq(world: &World, order: &Order) -> Said {
                 certificates.into_iter().chain(placed(&order.spec)).map(|field| (field, why.clone())),
             );
         }
-        None => told.extend(of_operands(&order.spec, world)),
+        None => told.extend(of_operands(&order.spec, world, version)),
     }
     said(&told)
 }
@@ -54,21 +53,12 @@ fn placed(spec: &Spec) -> impl Iterator<Item = &'static str> + use<> {
 }
 
 /// What cannot be brought to the Deployments.
-fn of_operands(spec: &Spec, world: &World) -> Vec<Told> {
-    let own = world.deployments.get(names::OPERATOR).and_then(Option::as_ref);
-    let newer = OPERANDS.iter().filter_map(|name| world.deployments.get(name)?.as_ref());
-    let newer = newer.filter(|is| is_newer(is, VERSION)).find_map(|is| is.writer.as_deref());
-    let why = match (own, newer) {
-        (None, _) => Some(format!(
-            "the Deployment {} does not exist, which says what holds without an AAQ",
-            names::OPERATOR
-        )),
-        (Some(_), Some(version)) => {
-            Some(format!("an operator of the newer version {version} wrote the Deployments"))
-        }
-        (Some(_), None) => None,
-    };
-    if let Some(why) = why {
+fn of_operands(spec: &Spec, world: &World, version: Version<'_>) -> Vec<Told> {
+    let names = world.deployment_names();
+    let deployments = names.iter().filter_map(|name| world.deployment(name)?);
+    let newer = deployments.filter(|live| version.leaves(live)).find_map(|live| live.writer.as_deref());
+    if let Some(newer) = newer {
+        let why = format!("an operator of the newer version {newer} wrote the Deployments");
         return placed(spec).map(|field| (field, why.clone())).collect();
     }
     let classes = world.priority_classes.as_ref();

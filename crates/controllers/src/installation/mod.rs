@@ -1,26 +1,27 @@
-//! What the `AAQ` asks of the installation's own Deployments, and what is said of the installation in the status of `AAQ`
-//! and `MTQ`.
+//! What the operator makes of the installation and keeps: controller and webhook, and what belongs to them. And what is said
+//! of all of it in the status of `AAQ` and `MTQ`.
 //!
 //! Runs on the operator's leader only. The controller says in the condition `Gating` of the `AAQ` whether pods are gated;
 //! the operator alone writes `Available`, `Progressing`, `Degraded`, `FieldsNotInForce`, the phase and the versions.
 //!
 //! Which `AAQ` there is, and whether it installs, is decided in [`existence`].
 //!
-//! The Deployments come from a manifest or a chart. By server-side apply the operator owns of them only what the `AAQ`
-//! states; what it states no more gets the value of the operator's own Deployment, which comes from the same manifest and is
-//! never written.
+//! No manifest contains these objects. The operator renders them from the options of the installation and what the `AAQ`
+//! asks, and applies them by server-side apply: what it owns is put back, labels and annotations of others stay.
 
 mod act;
 mod apply;
 mod asked;
+mod comparison;
+mod contest;
 mod existence;
 mod existence_loop;
-mod fields;
 mod finalizer;
 mod in_force;
+mod kind;
+mod live;
 mod observe;
 mod operands;
-mod pace;
 mod phase_events;
 mod state;
 mod status;
@@ -28,12 +29,12 @@ mod status;
 mod tests;
 mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
-use sluice_operator::Installation;
+use sluice_operator::InstallOptions;
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::events::Recorder;
 use sluice_runtime::retry::{Failure, classify};
@@ -42,12 +43,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::LoopError;
+use crate::pace::Pace;
 use crate::presence::{Presence, Removal};
 pub use asked::{Asked, follow_asked};
 
 use apply::{Target, Write};
+use contest::Contests;
 use observe::{Sources, World};
-use pace::Pace;
+use operands::Version;
+use state::Troubles;
 
 /// Of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -55,12 +59,12 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What the loop works on.
 #[derive(Clone, Debug)]
 pub struct InstallationSettings {
-    /// Namespace of the Deployments.
-    pub namespace: String,
+    /// What the operands are rendered from.
+    pub options: InstallOptions,
+    /// What a newer operator has written is written again.
+    pub allow_downgrade: bool,
     /// The version that is said in the status.
     pub reported_version: String,
-    /// What installs.
-    pub installation: Installation,
 }
 
 /// What the loop and others tell each other.
@@ -76,18 +80,23 @@ pub struct Told {
 }
 
 impl InstallationSettings {
-    /// In `namespace`; the version said is `reported`, or else that of this program.
+    /// With these `options`; the version said is `reported`, or else that of this program.
     #[must_use]
-    pub fn new(namespace: &str, reported: Option<&str>, installation: Installation) -> Self {
+    pub fn new(options: InstallOptions, allow_downgrade: bool, reported: Option<&str>) -> Self {
         let reported = reported.filter(|version| !version.is_empty()).unwrap_or(VERSION);
-        Self { namespace: namespace.to_owned(), reported_version: reported.to_owned(), installation }
+        Self { options, allow_downgrade, reported_version: reported.to_owned() }
+    }
+
+    const fn version(&self) -> Version<'static> {
+        Version { own: VERSION, may_downgrade: self.allow_downgrade }
     }
 }
 
-/// Keeps the `AAQ`, Deployments and status until `shutdown`. Start it once the lease is held; `may_write` is asked before
-/// each write.
+/// Keeps the `AAQ`, operands and status until `shutdown`. Start it once the lease is held; `may_write` is asked before each
+/// write.
 ///
-/// # Errors When something has to be written and `may_write` says no.
+/// # Errors
+/// When something has to be written and `may_write` says no.
 pub async fn run(
     client: Client,
     settings: InstallationSettings,
@@ -95,8 +104,9 @@ pub async fn run(
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
-    let (seen, world) = watch::channel(World { mode: settings.installation, ..World::default() });
-    let sources = Sources::new(client.clone(), &settings.namespace, told.withheld, seen);
+    let InstallOptions { naming, installation: mode, .. } = settings.options;
+    let (seen, world) = watch::channel(World { naming, mode, ..World::default() });
+    let sources = Sources::new(client.clone(), &settings.options.namespace, told.withheld, seen);
     let existence = existence_loop::keep(&client, world.clone(), &told.presence, &may_write);
     let writer = Writer::new(client.clone(), settings, told.events);
     tokio::select! {
@@ -135,11 +145,12 @@ struct Writer {
     client: Client,
     settings: InstallationSettings,
     events: Recorder,
-    /// By target, the version of the object on which the last write rested.
+    /// By target, on what the last write rested.
     rested_on: BTreeMap<Target, String>,
-    /// By Deployment, why the API server did not take the last write.
-    refused: BTreeMap<&'static str, String>,
-    pace: Pace,
+    /// By operand, why the API server did not take the last write.
+    refused: BTreeMap<Target, String>,
+    contests: Contests,
+    pace: Pace<Target>,
     backoff: Backoff,
 }
 
@@ -147,7 +158,20 @@ impl Writer {
     fn new(client: Client, settings: InstallationSettings, events: Recorder) -> Self {
         let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
         let (rested_on, refused) = (BTreeMap::new(), BTreeMap::new());
-        Self { client, settings, events, rested_on, refused, pace: Pace::default(), backoff }
+        let (contests, pace) = (Contests::default(), Pace::default());
+        Self { client, settings, events, rested_on, refused, contests, pace, backoff }
+    }
+
+    /// None where no `AAQ` installs. Those that are there are removed by another loop then, and what is made after that is made
+    /// for the first time.
+    fn plan_operands(&mut self, world: &World) -> operands::Plan {
+        if world.presence().is_to_go() {
+            self.rested_on
+                .retain(|target, _| !matches!(target, Target::Operand(_) | Target::Needless { .. }));
+            self.contests = Contests::default();
+        }
+        self.contests.keep(&self.pace, Instant::now());
+        operands::plan(world, &self.settings.options, self.settings.version())
     }
 
     /// Writes what has to be written now. Returns when to look again although nothing was seen to change.
@@ -156,15 +180,22 @@ impl Writer {
         world: &World,
         may_write: &impl Fn() -> bool,
     ) -> Result<Option<Instant>, LoopError> {
-        let is_installed = world.presence().is_installed();
-        let operands = if is_installed { operands::plan(world, VERSION) } else { Vec::new() };
-        let is_wanted = |name| operands.iter().any(|write| write.target == Target::Deployment(name));
-        self.refused.retain(|name, _| is_wanted(*name));
-        let mut again = self.write_all(world, operands, may_write).await?;
-        let reported = &self.settings.reported_version;
-        let statuses = status::plan(world, &self.refused, reported, Timestamp::now());
+        let plan = self.plan_operands(world);
+        let targets: BTreeSet<_> = plan.writes.iter().map(|write| write.target.clone()).collect();
+        self.refused.retain(|target, _| targets.contains(target));
+        let mut again = self.write_all(world, plan.writes, may_write).await?;
+        let troubles = Troubles {
+            withheld: plan.withheld.into_iter().chain(world.withheld.clone()).collect(),
+            refused: self
+                .refused
+                .iter()
+                .map(|(target, why)| format!("{target} could not be written: {why}"))
+                .collect(),
+            contested: self.contests.told(),
+        };
+        let statuses = status::plan(world, &troubles, &self.settings, Timestamp::now());
         again = again.into_iter().chain(self.write_all(world, statuses, may_write).await?).min();
-        Ok(again)
+        Ok(again.into_iter().chain(self.contests.over(&self.pace, Instant::now())).min())
     }
 
     async fn write_all(
@@ -176,7 +207,7 @@ impl Writer {
         let (mut again, mut failed) = (None, false);
         for write in writes {
             // What was written is not seen yet.
-            if self.rested_on.get(&write.target) == Some(&write.resource_version) {
+            if self.rested_on.get(&write.target) == Some(&write.rests_on) {
                 continue;
             }
             if let Some(due) = self.pace.held(&write.target, Instant::now()) {
@@ -186,7 +217,7 @@ impl Writer {
             if !may_write() {
                 return Err(LoopError::NotLeading { what: "the installation" });
             }
-            self.pace.wrote(&write.target, Instant::now());
+            self.pace.wrote(&write.target, write.limits(), Instant::now());
             failed |= !self.write(world, write).await;
         }
         if failed {
@@ -198,10 +229,18 @@ impl Writer {
 
     /// Whether nothing is left to do before the watch tells of a change.
     async fn write(&mut self, world: &World, write: Write) -> bool {
-        let error = apply::apply(&self.client, &self.settings.namespace, &write).await.err();
+        let namespace = self.settings.options.namespace.as_str();
+        self.contests.wrote(&write);
+        if write.contested.is_some()
+            && let Some(report) = self.contests.event(namespace, &write.target)
+        {
+            tracing::warn!(object = %write.target, note = %report.note, "another client insists on an object");
+            self.events.report(report);
+        }
+        let error = apply::apply(&self.client, namespace, &write).await.err();
         match error.as_ref().map(classify) {
             None => {
-                tracing::info!(object = %write.target, "installation put right");
+                tracing::info!(object = %write.target, contested = write.contested, "installation put right");
                 // Each write has a precondition, so no other process tells of the same change.
                 if let Some(event) = phase_events::of(world, &write) {
                     self.events.report(event);
@@ -213,13 +252,14 @@ impl Writer {
             Some(_) => {
                 let error = error.map(|error| error.to_string()).unwrap_or_default();
                 tracing::warn!(object = %write.target, %error, "installation not put right; trying again");
-                if let Target::Deployment(name) = write.target {
-                    self.refused.insert(name, error);
+                if matches!(write.target, Target::Operand(_)) {
+                    self.refused.insert(write.target, error);
                 }
                 return false;
             }
         }
-        self.rested_on.insert(write.target, write.resource_version);
+        self.refused.remove(&write.target);
+        self.rested_on.insert(write.target, write.rests_on);
         true
     }
 }

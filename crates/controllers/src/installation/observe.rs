@@ -1,23 +1,28 @@
-//! What the plan looks at: who asks something of the installation, its Deployments, and the names of PriorityClasses.
+//! What the plan looks at: who asks something of the installation, what the operator has made of it, and the names of
+//! PriorityClasses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ResourceQuota, Service};
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use sluice_api::{holding, names};
-use sluice_operator::Installation;
+use sluice_operator::uninstall::PART_OF;
+use sluice_operator::{Installation, Naming};
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kind};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::fields::Fields;
-use super::wire::{AaqWire, DeploymentWire, MtqWire, Order, Orders as _, PriorityClassWire};
+use super::kind::{Kind, Operand};
+use super::live::Live;
+use super::wire::{AaqWire, MtqWire, OperandWire, Order, Orders as _, PriorityClassWire};
+use crate::owner::{self, Owner};
 use crate::presence::{Presence, Removal};
-
-/// The Deployments that `AAQ` and `MTQ` are about.
-pub(super) const OPERANDS: [&str; 2] = [names::CONTROLLER, names::WEBHOOK];
 
 /// Everything that the plan depends on. What is missing here was not looked for yet.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,40 +33,48 @@ pub(super) struct World {
     pub(super) mtqs: Option<BTreeMap<String, Order>>,
     /// Those that a pod may name.
     pub(super) priority_classes: Option<BTreeSet<String>>,
-    /// [`OPERANDS`] and the operator's own; `None` for one that does not exist.
-    pub(super) deployments: BTreeMap<&'static str, Option<Operand>>,
+    /// Objects of the kinds of operands that have our labels.
+    pub(super) operands: BTreeMap<Kind, Operands>,
+    /// To what all of them belong.
+    pub(super) owner: Owner,
     /// Why admission objects that are missing are not created.
     pub(super) withheld: Option<String>,
+    /// By which the Deployments are named.
+    pub(super) naming: Naming,
     /// What installs.
     pub(super) mode: Installation,
     /// How far the removal is.
     pub(super) removal: Removal,
 }
 
-/// A Deployment of the installation.
+/// Objects of one kind by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Operand {
-    pub(super) resource_version: String,
-    /// What it says of the fields that an `AAQ` may set.
-    pub(super) fields: Fields,
-    /// Which version of the operator has written it last.
-    pub(super) writer: Option<String>,
-    pub(super) rollout: Rollout,
+pub(super) struct Operands {
+    pub(super) live: BTreeMap<String, Live>,
+    /// How often one was seen to go that is to be there.
+    pub(super) gone: BTreeMap<String, u64>,
 }
 
-/// Pods of a Deployment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rollout {
-    /// So many are asked for.
-    pub(super) wanted: i64,
-    /// So many there are, in the old form too.
-    pub(super) total: i64,
-    /// So many have the form that is asked for.
-    pub(super) updated: i64,
-    /// So many do their work.
-    pub(super) ready: i64,
-    /// The other numbers are about what is asked for now.
-    pub(super) is_observed: bool,
+impl Operands {
+    pub(super) fn put(&mut self, name: String, live: Live) {
+        self.live.insert(name, live);
+    }
+
+    fn replace(&mut self, listed: BTreeMap<String, Live>, is_removed: bool) {
+        let gone: Vec<_> = self.live.keys().filter(|name| !listed.contains_key(*name)).cloned().collect();
+        gone.iter().for_each(|name| self.take(name, is_removed));
+        self.live = listed;
+    }
+
+    /// `is_removed`: by this operator, because nothing is to be installed.
+    pub(super) fn take(&mut self, name: &str, is_removed: bool) {
+        if is_removed {
+            self.live.remove(name);
+            self.gone.remove(name);
+        } else if self.live.remove(name).is_some() {
+            *self.gone.entry(name.to_owned()).or_default() += 1;
+        }
+    }
 }
 
 impl World {
@@ -92,31 +105,44 @@ impl World {
     pub(super) fn mtq(&self) -> Option<&Order> {
         first(self.mtqs.as_ref())
     }
+
+    /// Whether all kinds of operands were looked for.
+    pub(super) fn has_listed_operands(&self) -> bool {
+        Kind::ALL.iter().all(|kind| self.operands.contains_key(kind))
+    }
+
+    /// `None` if there is none.
+    pub(super) fn operand(&self, operand: &Operand) -> Option<&Live> {
+        self.operands.get(&operand.kind)?.live.get(&operand.name)
+    }
+
+    /// All that is there.
+    pub(super) fn operands(&self) -> impl Iterator<Item = (Operand, &Live)> {
+        self.operands
+            .iter()
+            .flat_map(|(kind, all)| all.live.iter().map(|(name, live)| (Operand::new(*kind, name), live)))
+    }
+
+    /// How often it was seen to go.
+    pub(super) fn times_gone(&self, operand: &Operand) -> u64 {
+        let of_kind = self.operands.get(&operand.kind);
+        of_kind.and_then(|all| all.gone.get(&operand.name)).copied().unwrap_or_default()
+    }
+
+    /// Names of the Deployments that `AAQ` and `MTQ` are about.
+    pub(super) const fn deployment_names(&self) -> [&'static str; 2] {
+        let parts = self.naming.parts();
+        [parts.controller, parts.webhook]
+    }
+
+    /// One of these. The outer `None`: it was not looked for yet.
+    pub(super) fn deployment(&self, name: &str) -> Option<Option<&Live>> {
+        Some(self.operands.get(&Kind::Deployment)?.live.get(name))
+    }
 }
 
 fn first(orders: Option<&BTreeMap<String, Order>>) -> Option<&Order> {
     holding(orders.into_iter().flat_map(BTreeMap::values), |order| (order.gives_way, order.created))
-}
-
-/// Reads a Deployment, whose container has its name.
-pub(super) fn operand(object: &DeploymentWire) -> Operand {
-    let metadata = &object.metadata;
-    let number = |of: &Value, pointer: &str| of.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
-    let replicas = object.spec.get("replicas").and_then(Value::as_i64);
-    let annotations = metadata.annotations.as_ref();
-    Operand {
-        resource_version: metadata.resource_version.clone().unwrap_or_default(),
-        fields: Fields::of(object),
-        writer: annotations.and_then(|all| all.get(names::WRITER_VERSION_ANNOTATION)).cloned(),
-        rollout: Rollout {
-            wanted: replicas.unwrap_or(1),
-            total: number(&object.status, "/replicas"),
-            updated: number(&object.status, "/updatedReplicas"),
-            ready: number(&object.status, "/readyReplicas"),
-            is_observed: number(&object.status, "/observedGeneration")
-                >= metadata.generation.unwrap_or_default(),
-        },
-    }
 }
 
 /// The watches that fill a [`World`].
@@ -139,7 +165,7 @@ impl Sources {
 
     /// Follows all of it, with how far the `removal` is, until `cancel`.
     pub(super) async fn follow(self, removal: &watch::Receiver<Removal>, cancel: CancellationToken) {
-        let [controller, webhook] = OPERANDS;
+        let (client, namespace) = (|| self.client.clone(), self.namespace.as_str());
         tokio::join!(
             self.follow_orders(&cancel),
             self.follow_all(
@@ -150,9 +176,26 @@ impl Sources {
                     world.priority_classes = Some(classes.into_keys().collect());
                 }
             ),
-            self.follow_deployment(controller, &cancel),
-            self.follow_deployment(webhook, &cancel),
-            self.follow_deployment(names::OPERATOR, &cancel),
+            self.follow_kind::<Deployment>(Kind::Deployment, Api::namespaced(client(), namespace), &cancel),
+            self.follow_kind::<FlowSchema>(Kind::FlowSchema, Api::all(client()), &cancel),
+            self.follow_kind::<NetworkPolicy>(
+                Kind::NetworkPolicy,
+                Api::namespaced(client(), namespace),
+                &cancel
+            ),
+            self.follow_kind::<PodDisruptionBudget>(
+                Kind::DisruptionBudget,
+                Api::namespaced(client(), namespace),
+                &cancel
+            ),
+            self.follow_kind::<PriorityLevelConfiguration>(Kind::PriorityLevel, Api::all(client()), &cancel),
+            self.follow_kind::<ResourceQuota>(
+                Kind::ResourceQuota,
+                Api::namespaced(client(), namespace),
+                &cancel
+            ),
+            self.follow_kind::<Service>(Kind::Service, Api::namespaced(client(), namespace), &cancel),
+            owner::follow(client(), &cancel, |owner| self.change(|world| world.owner = owner)),
             cancel.run_until_cancelled(self.follow_told(&self.withheld, |world, why| world.withheld = why)),
             cancel.run_until_cancelled(self.follow_told(removal, |world, removal| world.removal = removal)),
         );
@@ -214,30 +257,39 @@ impl Sources {
         let _ = watch_kind(api, options, sink, WatchHealth::new(K::plural(&())), cancel.clone()).await;
     }
 
-    async fn follow_deployment(&self, name: &'static str, cancel: &CancellationToken) {
+    /// The objects of a kind of operands that have our labels. One that loses them counts as gone, and gets them back.
+    async fn follow_kind<K>(&self, kind: Kind, api: Api<OperandWire<K>>, cancel: &CancellationToken)
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + Send + 'static,
+    {
         let mut listed = None;
-        let sink = |event: Event<DeploymentWire>| {
-            let found = match event {
-                Event::Init => {
-                    listed = None;
-                    return;
-                }
-                Event::InitApply(object) => {
-                    listed = Some(operand(&object));
-                    return;
-                }
-                Event::InitDone => listed.take(),
-                Event::Apply(object) => Some(operand(&object)),
-                Event::Delete(_) => None,
-            };
-            self.change(|world| {
-                world.deployments.insert(name, found);
-            });
+        let sink = |event: Event<OperandWire<K>>| match event {
+            Event::Init => listed = Some(BTreeMap::new()),
+            Event::InitApply(object) => {
+                listed.get_or_insert_default().insert(object.name_any(), Live::of(object));
+            }
+            Event::InitDone => {
+                let listed = listed.take().unwrap_or_default();
+                self.change(|world| {
+                    let is_removed = world.presence().is_to_go();
+                    world.operands.entry(kind).or_default().replace(listed, is_removed);
+                });
+            }
+            Event::Apply(object) => {
+                let (name, live) = (object.name_any(), Live::of(object));
+                self.change(|world| world.operands.entry(kind).or_default().put(name, live));
+            }
+            Event::Delete(object) => {
+                self.change(|world| {
+                    let is_removed = world.presence().is_to_go();
+                    world.operands.entry(kind).or_default().take(&object.name_any(), is_removed);
+                });
+            }
         };
-        let api: Api<DeploymentWire> = Api::namespaced(self.client.clone(), &self.namespace);
-        let options = WatchOptions::default().fields(format!("metadata.name={name}"));
+        let options = WatchOptions::default().labels(format!("{PART_OF}={}", names::APP));
         // As above.
-        let _ = watch_kind(api, options, sink, WatchHealth::new(name), cancel.clone()).await;
+        let _ =
+            watch_kind(api, options, sink, WatchHealth::new(kind.resource().plural), cancel.clone()).await;
     }
 
     fn change(&self, change: impl FnOnce(&mut World)) {

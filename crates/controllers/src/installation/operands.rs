@@ -1,95 +1,132 @@
-//! What the operator applies to the Deployments of controller and webhook.
+//! What the operator applies: controller and webhook, and what belongs to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 use sluice_api::names;
+use sluice_operator::{AskedOfPods, InstallOptions, operand_objects};
 
 use super::apply::{Target, Write};
-use super::fields::{self, Field, PRIORITY_CLASS, PULL_POLICY, applied};
-use super::observe::{OPERANDS, Operand, World};
+use super::comparison::{is_as_wanted, taken_by, to_apply};
+use super::kind::{Kind, Operand};
+use super::live::Live;
+use super::observe::World;
 use super::wire::Spec;
+use crate::owner::Owner;
 
-/// The writes that bring the Deployments to what the `AAQ`, or without one the `MTQ`, asks; none as long as something is not
-/// known. `version`: of this operator.
-pub(super) fn plan(world: &World, version: &str) -> Vec<Write> {
-    let (Some(_), Some(_), Some(classes)) = (&world.aaqs, &world.mtqs, &world.priority_classes) else {
-        return Vec::new();
-    };
-    // What the manifest says of its Deployments, it says of the operator's too.
-    let Some(Some(shipped)) = world.deployments.get(names::OPERATOR) else { return Vec::new() };
-    let order = world.users_aaq().or_else(|| world.mtq());
-    let asked = order.map(|order| asked(&order.spec, classes)).unwrap_or_default();
-    let write = |name: &'static str| {
-        let is = world.deployments.get(name)?.as_ref()?;
-        let stated = stated(is, &asked, shipped, version)?;
-        let resource_version = is.resource_version.clone();
-        let body = applied(name, &stated, version);
-        Some(Write { target: Target::Deployment(name), resource_version, body })
-    };
-    OPERANDS.into_iter().filter_map(write).collect()
+/// Which version writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Version<'a> {
+    /// Of this operator.
+    pub(super) own: &'a str,
+    /// What a newer operator has written may be written again.
+    pub(super) may_downgrade: bool,
 }
 
-/// What is asked of each field of which something is said. Null: it is to be empty.
-fn asked(spec: &Spec, classes: &BTreeSet<String>) -> BTreeMap<Field, Value> {
-    let mut asked = fields::placement(&spec.infra);
-    if let Some(policy) = spec.image_pull_policy.as_ref().filter(|policy| !policy.is_empty()) {
-        asked.insert(PULL_POLICY, json!(policy));
+impl Version<'_> {
+    /// Whether the operand is left to the newer operator that has written it.
+    pub(super) fn leaves(self, live: &Live) -> bool {
+        !self.may_downgrade && live.is_newer_than(self.own)
     }
-    if let Some(class) = priority_class(spec, classes) {
-        asked.insert(PRIORITY_CLASS, json!(class));
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Plan {
+    /// In this order.
+    pub(super) writes: Vec<Write>,
+    /// Why nothing is made or put back; `None` if nothing is left out for that reason.
+    pub(super) withheld: Option<String>,
+}
+
+/// The writes that bring the operands to what `options` say and `AAQ`, or without one of a user `MTQ`, ask; none as long as
+/// something is not known, and where no `AAQ` installs.
+pub(super) fn plan(world: &World, options: &InstallOptions, version: Version<'_>) -> Plan {
+    if !world.presence().is_installed() {
+        return Plan::default();
     }
-    asked
+    let Some(asked) = asked(world).filter(|_| world.has_listed_operands()) else { return Plan::default() };
+    let wanted: BTreeMap<Operand, Value> =
+        operand_objects(options, &asked).into_iter().filter_map(named).collect();
+    let Owner::Known(owner) = &world.owner else {
+        let withheld = world.owner.missing().map(|missing| {
+            format!(
+                "controller and webhook are not kept: {missing}, with which they have to go: \
+                 apply the manifest or the chart again"
+            )
+        });
+        return Plan { writes: Vec::new(), withheld };
+    };
+    let owned = |object| belonging(object, owner, version.own);
+    let put_right = wanted.iter().filter_map(|(operand, object)| {
+        let live = world.operand(operand);
+        if live.is_some_and(|live| version.leaves(live)) {
+            return None;
+        }
+        applied(operand, &owned(object), live, world.times_gone(operand))
+    });
+    let needless = world.operands().filter(|(operand, live)| {
+        live.writer.is_some() && !version.leaves(live) && !wanted.contains_key(operand)
+    });
+    let writes = put_right.chain(needless.map(|(operand, live)| deleted(operand, live))).collect();
+    Plan { writes, withheld: None }
+}
+
+/// What `AAQ` or `MTQ` ask of the pods; `None` as long as something was not looked for.
+fn asked(world: &World) -> Option<AskedOfPods> {
+    let (Some(_), Some(_), Some(classes)) = (&world.aaqs, &world.mtqs, &world.priority_classes) else {
+        return None;
+    };
+    let order = world.users_aaq().or_else(|| world.mtq());
+    Some(order.map(|order| of_pods(&order.spec, classes)).unwrap_or_default())
 }
 
 /// A class that does not exist would keep pods from being made. application-aware-quota
-/// (`pkg/aaq-operator/resources/namespaced`) takes KubeVirt's class where none is named; here what was installed stays, so
-/// that applying the manifest again has nothing to contest.
-fn priority_class<'a>(spec: &'a Spec, classes: &BTreeSet<String>) -> Option<&'a str> {
-    spec.priority_class.as_deref().filter(|class| classes.contains(*class))
+/// (`pkg/aaq-operator/resources/namespaced`) takes KubeVirt's class where none is named; here that of the options holds.
+fn of_pods(spec: &Spec, classes: &BTreeSet<String>) -> AskedOfPods {
+    AskedOfPods {
+        infra: spec.infra.clone(),
+        image_pull_policy: spec.image_pull_policy.clone().filter(|policy| !policy.is_empty()),
+        priority_class: spec.priority_class.clone().filter(|class| classes.contains(class)),
+    }
 }
 
-/// All that is to be owned of a Deployment; `None` if that is so, or if it is a newer operator's.
-fn stated(
-    is: &Operand,
-    asked: &BTreeMap<Field, Value>,
-    shipped: &Operand,
-    version: &str,
-) -> Option<BTreeMap<Field, Value>> {
-    if is_newer(is, version) {
+fn named(object: Value) -> Option<(Operand, Value)> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let operand = Operand::new(Kind::named(text("/kind")?)?, text("/metadata/name")?);
+    Some((operand, object))
+}
+
+/// With the version of its writer, and the object with which it goes.
+fn belonging(object: &Value, owner: &OwnerReference, version: &str) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("annotations".to_owned(), json!({ (names::WRITER_VERSION_ANNOTATION): version }));
+        metadata.insert("ownerReferences".to_owned(), json!([owner]));
+    }
+    object
+}
+
+/// `times_gone`: so often it was seen to go.
+fn applied(operand: &Operand, object: &Value, live: Option<&Live>, times_gone: u64) -> Option<Write> {
+    if live.is_some_and(|live| is_as_wanted(object, live)) {
         return None;
     }
-    let (mut stated, mut differs) = (BTreeMap::new(), false);
-    for field in fields::all() {
-        let (live, is_owned) = (is.fields.value(field), is.fields.is_owned(field));
-        let wanted = match asked.get(field) {
-            // To be empty, which it is without us.
-            Some(Value::Null) if live.is_null() && !is_owned => continue,
-            Some(wanted) => wanted.clone(),
-            None if !is_owned => continue,
-            None => shipped.fields.value(field),
-        };
-        if wanted.is_null() && !asked.contains_key(field) {
-            // What is owned and not stated is taken away.
-            differs = true;
-            continue;
-        }
-        differs |= wanted != live;
-        stated.insert(field, wanted);
-    }
-    differs |= !stated.is_empty() && is.writer.as_deref() != Some(version);
-    differs.then_some(stated)
+    let contested = match live {
+        Some(live) => taken_by(object, live).map(|manager| format!("{manager} changes it")),
+        None => (times_gone > 0).then(|| "another client deletes it".to_owned()),
+    };
+    Some(Write {
+        target: Target::Operand(operand.clone()),
+        rests_on: live.map_or_else(|| format!("gone {times_gone}"), |live| live.resource_version.clone()),
+        contested,
+        body: to_apply(object, live.map(|live| &live.content)),
+    })
 }
 
-/// Whether an operator of a newer version has written the Deployment.
-pub(super) fn is_newer(is: &Operand, version: &str) -> bool {
-    let theirs = is.writer.as_deref().and_then(numbers);
-    theirs.zip(numbers(version)).is_some_and(|(theirs, ours)| theirs > ours)
-}
-
-/// Major, minor and patch of a version.
-fn numbers(version: &str) -> Option<[u64; 3]> {
-    let plain = version.trim_start_matches('v').split(['-', '+']).next()?;
-    let mut numbers = plain.split('.').map(|number| number.parse().ok());
-    Some([numbers.next()??, numbers.next()??, numbers.next()??])
+/// What is wanted no more, if the operator has made it.
+fn deleted(operand: Operand, live: &Live) -> Write {
+    let target = Target::Needless { operand, uid: live.uid.clone() };
+    Write { target, rests_on: live.resource_version.clone(), contested: None, body: Value::Null }
 }

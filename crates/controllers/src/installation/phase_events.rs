@@ -14,7 +14,7 @@ pub(super) fn of(world: &World, write: &Write) -> Option<Report> {
     let (kind, api_version, name, orders) = match &write.target {
         Target::Aaq(name) => ("AAQ", names::API_VERSION.to_owned(), name, &world.aaqs),
         Target::Mtq(name) => ("MTQ", format!("{}/{}", names::MTQ_GROUP, names::VERSION), name, &world.mtqs),
-        Target::Deployment(_) => return None,
+        Target::Operand(_) | Target::Needless { .. } => return None,
     };
     let order = orders.as_ref()?.get(name)?;
     let before = order.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();

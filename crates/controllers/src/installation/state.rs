@@ -1,10 +1,9 @@
 //! How the Deployments and the gate are, and what that makes of phase and conditions.
 
-use std::collections::BTreeMap;
-
 use sluice_api::{AaqPhase, names};
 
-use super::observe::{OPERANDS, Operand, World};
+use super::live::Live;
+use super::observe::World;
 use crate::aaq_conditions::Said;
 
 /// Whether pods are gated, with a message for people.
@@ -18,40 +17,42 @@ pub(super) enum Gate {
     Broken(String, String),
 }
 
-/// The Deployments, and the admission objects, by what is wrong with them: a sentence each.
+/// What went wrong when operands were written: a sentence each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Operands {
+pub(super) struct Troubles {
+    /// What is missing is not created.
+    pub(super) withheld: Vec<String>,
+    /// The API server did not take a write.
+    pub(super) refused: Vec<String>,
+    /// Another client insists on something different.
+    pub(super) contested: Vec<String>,
+}
+
+/// The Deployments by what is wrong with them, and what is wrong besides: a sentence each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Deployments {
     /// No pod does its work.
     down: Vec<String>,
     /// Fewer pods than asked for do their work.
     short: Vec<String>,
     /// Not all pods are of the form that is asked for.
     rolling: Vec<String>,
-    /// What is asked for was not taken.
-    refused: Vec<String>,
-    /// Admission objects are missing and cannot be created.
-    withheld: Option<String>,
+    troubles: Troubles,
 }
 
-impl Operands {
+impl Deployments {
     /// As they are; `None` as long as they were not looked for.
-    pub(super) fn of(world: &World, refused: &BTreeMap<&'static str, String>) -> Option<Self> {
-        let mut operands = Self::default();
-        for name in OPERANDS {
-            operands.look_at(name, world.deployments.get(name)?.as_ref());
+    pub(super) fn of(world: &World, troubles: &Troubles) -> Option<Self> {
+        let mut deployments = Self { troubles: troubles.clone(), ..Self::default() };
+        for name in world.deployment_names() {
+            deployments.look_at(name, world.deployment(name)?);
         }
-        let refused =
-            refused.iter().map(|(name, why)| format!("Deployment {name} could not be changed: {why}"));
-        operands.refused = refused.collect();
-        operands.withheld.clone_from(&world.withheld);
-        Some(operands)
+        Some(deployments)
     }
 
-    fn look_at(&mut self, name: &str, is: Option<&Operand>) {
+    fn look_at(&mut self, name: &str, is: Option<&Live>) {
         let Some(is) = is else {
-            return self
-                .down
-                .push(format!("Deployment {name} does not exist: apply the manifest or the chart again"));
+            return self.down.push(format!("Deployment {name} does not exist"));
         };
         let rollout = &is.rollout;
         let (ready, wanted) = (rollout.ready, rollout.wanted);
@@ -121,11 +122,11 @@ impl Operands {
     /// Whether something is missing that was there, or wrong.
     pub(super) fn degraded(&self, gate: &Gate, is_first: bool) -> Said {
         let missing = [&self.down[..], &self.short].concat().join("; ");
+        let Troubles { withheld, refused, contested } = &self.troubles;
         let (status, reason, message) = match gate {
-            _ if self.withheld.is_some() => {
-                ("True", "AdmissionObjectsNotCreated", self.withheld.clone().unwrap_or_default())
-            }
-            _ if !self.refused.is_empty() => ("True", "DeploymentsNotChanged", self.refused.join("; ")),
+            _ if !withheld.is_empty() => ("True", "ObjectsNotCreated", withheld.join("; ")),
+            _ if !refused.is_empty() => ("True", "ObjectsNotWritten", refused.join("; ")),
+            _ if !contested.is_empty() => ("True", names::OBJECT_CONTESTED, contested.join("; ")),
             _ if !missing.is_empty() && !is_first => ("True", "DeploymentsNotReady", missing),
             Gate::Broken(reason, message) => ("True", reason.as_str(), message.clone()),
             Gate::Unknown(message) if !is_first => ("Unknown", "NotKnown", message.clone()),

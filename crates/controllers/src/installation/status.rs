@@ -3,39 +3,38 @@
 //! Words and meaning are those of application-aware-quota's operator, but that the phase is true: it is `Deployed` only
 //! while pods of controller and webhook do their work and nothing lets pods in without a gate or refuses them all.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::{AaqCondition, AaqPhase, AaqStatus, names};
 
 use super::apply::{Target, Write};
-use super::in_force;
 use super::observe::World;
-use super::state::{Gate, Operands};
+use super::state::{Deployments, Gate, Troubles};
 use super::wire::Order;
+use super::{InstallationSettings, in_force};
 use crate::aaq_conditions::{Said, merged};
 use crate::presence::{Presence, Removal};
 
-/// The writes that bring every status up to date; none as long as something is not known. `refused`: by Deployment, why it
-/// could not be written. `version`: what is said to run.
+/// The writes that bring every status up to date; none as long as something is not known.
 pub(super) fn plan(
     world: &World,
-    refused: &BTreeMap<&'static str, String>,
-    version: &str,
+    troubles: &Troubles,
+    settings: &InstallationSettings,
     now: Timestamp,
 ) -> Vec<Write> {
     let (Some(aaqs), Some(mtqs), Some(_)) = (&world.aaqs, &world.mtqs, &world.priority_classes) else {
         return Vec::new();
     };
-    let Some(operands) = Operands::of(world, refused) else { return Vec::new() };
+    let Some(deployments) = Deployments::of(world, troubles) else { return Vec::new() };
+    let version = settings.reported_version.as_str();
     let presence = world.presence();
     let write = |target: Target, order: &Order, said: Told| {
         let is = order.status.as_ref()?;
         let wanted = said.on(is, version, now);
         (wanted != *is).then(|| Write {
             target,
-            resource_version: order.resource_version.clone(),
+            rests_on: order.resource_version.clone(),
+            contested: None,
             body: body(&order.resource_version, &wanted),
         })
     };
@@ -46,8 +45,8 @@ pub(super) fn plan(
             Some(holds) => unwanted(order, "AAQ", &holds.name),
             None if presence.is_to_go() => leaving(&world.removal, &presence),
             None => {
-                let told = told(order, &operands, &gate(order), version);
-                told.and(in_force::of_aaq(world, order))
+                let told = told(order, &deployments, &gate(order), version);
+                told.and(in_force::of_aaq(world, order, settings.version()))
             }
         };
         write(Target::Aaq(order.name.clone()), order, told)
@@ -58,8 +57,8 @@ pub(super) fn plan(
             None if presence.is_to_go() => not_installed(order),
             // Who gates pods is no matter of migrations.
             None => {
-                let told = told(order, &operands, &Gate::Holds(String::new()), version);
-                told.and(in_force::of_mtq(world, order))
+                let told = told(order, &deployments, &Gate::Holds(String::new()), version);
+                told.and(in_force::of_mtq(world, order, settings.version()))
             }
         };
         write(Target::Mtq(order.name.clone()), order, told)
@@ -166,18 +165,19 @@ fn gate(order: &Order) -> Gate {
     }
 }
 
-fn told(order: &Order, operands: &Operands, gate: &Gate, version: &str) -> Told {
+fn told(order: &Order, deployments: &Deployments, gate: &Gate, version: &str) -> Told {
     let observed = order.status.as_ref().and_then(|status| status.observed_version.as_deref());
     let observed = observed.filter(|observed| !observed.is_empty());
-    let phase = if order.is_deleted { AaqPhase::Deleting } else { operands.phase(gate, observed, version) };
+    let phase =
+        if order.is_deleted { AaqPhase::Deleting } else { deployments.phase(gate, observed, version) };
     let is_first = observed.is_none() && phase != AaqPhase::Deployed;
     Told {
         phase,
         is_all_new: phase == AaqPhase::Deployed,
         conditions: vec![
-            operands.available(gate, is_first),
-            operands.progressing(phase, is_first),
-            operands.degraded(gate, is_first),
+            deployments.available(gate, is_first),
+            deployments.progressing(phase, is_first),
+            deployments.degraded(gate, is_first),
         ],
     }
 }

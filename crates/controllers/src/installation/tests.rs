@@ -1,64 +1,58 @@
 //! What the loop decides from what it sees.
 
 mod asked;
-mod deployments;
 mod existence;
+mod operands;
+mod server;
 mod statuses;
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 use sluice_api::names;
+use sluice_operator::InstallOptions;
 
-use super::observe::{OPERANDS, Operand, World, operand};
-use super::wire::{AaqWire, DeploymentWire, MtqWire, Order, Orders as _};
+use super::kind::Kind;
+use super::live::{Live, Rollout};
+use super::observe::World;
+use super::operands::Version;
+use super::wire::{AaqWire, MtqWire, Order, Orders as _};
+use crate::owner::Owner;
 
 /// This operator.
-const VERSION: &str = "1.2.3";
+const VERSION: Version<'_> = Version { own: "1.2.3", may_downgrade: false };
 
-fn read(name: &str, annotations: &Value, owned: &Value, pod: &Value, ready: i64) -> Operand {
-    let mut pod = pod.clone();
-    let policy = pod.as_object_mut().unwrap().remove("pull").unwrap_or_else(|| json!("IfNotPresent"));
-    pod["containers"] =
-        json!([{ "name": "other", "imagePullPolicy": "Never" }, { "name": name, "imagePullPolicy": policy }]);
-    let object = json!({
-        "metadata": {
-            "name": name, "resourceVersion": "7", "generation": 3, "annotations": annotations,
-            "managedFields": [
-                { "manager": "helm", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": pod_fields(&json!({
-                    "f:nodeSelector": {}, "f:tolerations": {}, "f:priorityClassName": {},
-                })) },
-                {
-                    "manager": "sluice-operator", "operation": "Apply", "fieldsType": "FieldsV1",
-                    "fieldsV1": pod_fields(owned),
-                },
-            ],
-        },
-        "spec": { "replicas": 2, "template": { "spec": pod } },
-        "status": { "observedGeneration": 3, "replicas": 2, "updatedReplicas": 2, "readyReplicas": ready },
-    });
-    operand(&serde_json::from_value::<DeploymentWire>(object).unwrap())
+/// A Deployment with so many pods of two that do their work.
+fn deployment(ready: i64) -> Live {
+    let rollout = Rollout { wanted: 2, total: 2, updated: 2, ready, is_observed: true };
+    Live { rollout, ..Live::default() }
 }
 
-fn pod_fields(owned: &Value) -> Value {
-    json!({ "f:spec": { "f:template": { "f:spec": owned } } })
-}
-
-/// As it is shipped.
-fn shipped(name: &str) -> Operand {
-    read(name, &json!({}), &json!({}), &json!({ "priorityClassName": "system-cluster-critical" }), 2)
+fn role() -> OwnerReference {
+    OwnerReference {
+        api_version: "rbac.authorization.k8s.io/v1".to_owned(),
+        kind: "ClusterRole".to_owned(),
+        name: names::OPERATOR.to_owned(),
+        uid: "role".to_owned(),
+        ..OwnerReference::default()
+    }
 }
 
 /// There is no `AAQ` and no `MTQ`, and all Deployments are ready.
 fn world() -> World {
-    let deployments = OPERANDS.into_iter().chain([names::OPERATOR]);
-    World {
+    let mut world = World {
         aaqs: Some(BTreeMap::new()),
         mtqs: Some(BTreeMap::new()),
         priority_classes: Some(["high", "system-cluster-critical"].map(str::to_owned).into()),
-        deployments: deployments.map(|name| (name, Some(shipped(name)))).collect(),
+        operands: Kind::ALL.map(|kind| (kind, super::observe::Operands::default())).into(),
+        owner: Owner::Known(role()),
         ..World::default()
-    }
+    };
+    let deployments = world.operands.entry(Kind::Deployment).or_default();
+    deployments.live =
+        World::default().deployment_names().map(|name| (name.to_owned(), deployment(2))).into();
+    world
 }
 
 fn metadata(name: &str, second: u32) -> Value {
@@ -78,9 +72,17 @@ fn mtq(name: &str, spec: &Value) -> Order {
     serde_json::from_value::<MtqWire>(object).unwrap().order()
 }
 
+fn ask(world: &mut World, spec: &Value) {
+    world.aaqs = Some([("aaq".to_owned(), aaq("aaq", 0, spec, &Value::Null))].into());
+}
+
 /// With this one `AAQ`.
 fn asking(spec: &Value) -> World {
     let mut world = world();
-    world.aaqs = Some([("aaq".to_owned(), aaq("aaq", 0, spec, &Value::Null))].into());
+    ask(&mut world, spec);
     world
+}
+
+fn options() -> InstallOptions {
+    InstallOptions::default()
 }

@@ -1,21 +1,55 @@
 //! The kinds that are read, narrowed to what matters here.
 
-use k8s_openapi::api::apps::v1::Deployment;
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sluice_api::{AAQ, AaqStatus, MTQ, is_placeholder};
 
-/// A Deployment.
-#[derive(Clone, Debug, Deserialize, kube::Resource)]
-#[resource(inherit = Deployment)]
-pub(super) struct DeploymentWire {
+/// An object of the kind `K` that the operator makes: what is compared is kept as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(bound = "")]
+pub(super) struct OperandWire<K> {
     pub(super) metadata: ObjectMeta,
     #[serde(default)]
     pub(super) spec: Value,
     #[serde(default)]
     pub(super) status: Value,
+    #[serde(skip)]
+    kind: PhantomData<K>,
+}
+
+impl<K: Resource<DynamicType = ()>> Resource for OperandWire<K> {
+    type DynamicType = ();
+    type Scope = K::Scope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        K::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        K::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        K::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        K::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
 }
 
 /// A PriorityClass: its name is all that matters.

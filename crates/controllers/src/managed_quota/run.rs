@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 
 use kube::Client;
 use parking_lot::Mutex;
-use sluice_index::{Aaqs, ClusterResourceQuotas, Key};
+use sluice_index::{Aaqs, ClusterResourceQuotas, Key, Observed};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::lease::{Leadership, WriteToken};
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request::Answer;
 use sluice_runtime::watch::WatchHealth;
-use sluice_window::Observed;
 use tokio::sync::{Notify, watch as latest};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -82,13 +82,19 @@ impl Account {
         objections
     }
 
-    /// The quotas that would not take what the machine grows by, whatever is raised for its target.
+    /// The quotas that would not take what the machine grows by, whatever is raised for its target. A resource of which its
+    /// pods take no more than before is left out.
     #[must_use]
     pub fn outgrown(&self, need: &Need, quotas: &[NativeQuota]) -> Vec<Refusal> {
         let about_it = quotas.iter().filter(|quota| !quota.opted_out && quota.scopes.matches(&need.facts));
         let each = about_it.filter_map(|quota| {
-            let grown: Vec<Grown> =
-                quota.spec_hard.keys().filter_map(|key| self.grown(need, quota, key)).collect();
+            let is_more = |key: &&Arc<str>| need.growth.get(&Resource::from_quota_key(key)).is_some();
+            let grown: Vec<Grown> = quota
+                .spec_hard
+                .keys()
+                .filter(is_more)
+                .filter_map(|key| self.grown(need, quota, key))
+                .collect();
             (!grown.is_empty()).then(|| Refusal::Growth { quota: Arc::clone(&quota.name), grown })
         });
         each.collect()
@@ -98,7 +104,7 @@ impl Account {
     /// that come and go with migrations have ended.
     fn grown(&self, need: &Need, quota: &NativeQuota, key: &Arc<str>) -> Option<Grown> {
         let resource = Resource::from_quota_key(key);
-        let by = need.growth.get(&resource)?;
+        let by = need.grows(quota, &resource)?;
         let (hard, used) = (*quota.spec_hard.get(key)?, *quota.used.get(key)?);
         let goes = need.goes(quota, &resource);
         let staying =

@@ -3,6 +3,7 @@
 use crate::charge::{Amount, Charge};
 use crate::pod::{ChargeRules, Container, PodInput, pod_charge};
 use crate::resource::Resource;
+use crate::scope::ScopeFacts;
 
 /// The container of a guest. KubeVirt adds its overhead here and nowhere else.
 const COMPUTE: &str = "compute";
@@ -16,6 +17,8 @@ pub struct Source {
     pub compute: Charge,
     /// Names of its containers, init containers among them.
     pub containers: Box<[Box<str>]>,
+    /// What decides which quotas count it.
+    pub facts: ScopeFacts,
 }
 
 /// What KubeVirt may do to a virtual machine from one launcher to the next.
@@ -42,16 +45,21 @@ impl Source {
             containers: names.collect(),
             charge: pod_charge(&pod, rules, 0),
             compute: pod_charge(&only(&pod, |name| name == COMPUTE), rules, 0),
+            facts: ScopeFacts::of(&pod),
         }
     }
 
     /// Of several pods that may be the source, a pod that takes no more than any of them: what a tenant adds to them makes
-    /// the source smaller, never larger. `None` without any.
+    /// the source smaller, never larger. Of pods that different quotas count nothing is the same. `None` without any.
     #[must_use]
     pub fn least(pods: impl IntoIterator<Item = Self>) -> Option<Self> {
         pods.into_iter().reduce(|one, other| {
+            if one.facts != other.facts {
+                return Self { facts: one.facts, ..Self::default() };
+            }
             let shared = one.containers.iter().filter(|name| other.containers.contains(name));
             Self {
+                facts: one.facts,
                 charge: lesser(&one.charge, &other.charge),
                 compute: lesser(&one.compute, &other.compute),
                 containers: shared.cloned().collect(),

@@ -210,6 +210,27 @@ fn what_grows_has_to_fit_the_spec_once_the_source_is_gone() {
     assert_eq!(said(&grows("600Mi", "537Mi", "63Mi"), "697Mi", &moving), [""; 0]);
 }
 
+/// A tenant may set a deadline on the pod that runs a machine. KubeVirt sets none on the next one, which so comes under
+/// quotas that did not count the machine before, and stays there.
+#[test]
+fn in_a_quota_that_does_not_count_the_source_all_of_the_target_grows() {
+    let memory = "requests.memory";
+    let said = |has_deadline: bool, hard: &str| {
+        let mut quota = quota("rq", &[(memory, hard)], &[(memory, "700Mi")]);
+        quota.scopes = Scopes::new([ScopeRequirement::exists(Scope::NotTerminating)]);
+        let need = Need {
+            source: need(&[(memory, "537Mi")]).charge,
+            source_facts: ScopeFacts { terminating: has_deadline, ..ScopeFacts::default() },
+            ..need(&[(memory, "537Mi")])
+        };
+        let raised = raises(plan(&need, std::slice::from_ref(&quota), &unlimited()));
+        Account::default().objections(&need, &raised, &[quota]).len()
+    };
+    assert_eq!(said(false, "700Mi"), 0, "it takes the place of its source");
+    assert_eq!(said(true, "700Mi"), 1);
+    assert_eq!(said(true, "1236Mi"), 1);
+}
+
 #[test]
 fn growth_to_a_size_is_that_of_the_pod_which_has_it() {
     let of = source(&plain());

@@ -9,6 +9,7 @@
 
 mod deadlines;
 mod fairness;
+mod long_jobs;
 mod scenes;
 mod turns;
 mod world;

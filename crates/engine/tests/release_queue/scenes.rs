@@ -108,7 +108,7 @@ fn a_turn_in_which_nothing_is_freed_is_over_and_the_next_one_begins() {
     assert_eq!(released(queue.decide(at(505), ALL)), [3], "the first one had its turn");
     queue.end(Claim::Assumed, &quotas, &charge(1, 0));
     assert_eq!(behind(&mut queue, 604), Some(PodId(1)), "when room is freed, the first has another one");
-    assert_eq!(queue.next_due_ms(), Some(805), "twice as long without anything freed");
+    assert_eq!(queue.next_due_ms(), Some(1_405), "eight times as long without anything freed");
 }
 
 /// What runs cannot wait for its end.
@@ -218,4 +218,22 @@ fn equal_pods_of_two_shares_are_of_two_classes() {
     let classes = [1, 2]
         .map(|share| queue.wait(PodId(share), key(share, 0, 1), 1, Arc::clone(&same), share_of(share, [0])));
     assert_ne!(classes[0], classes[1]);
+}
+
+#[test]
+fn who_is_let_go_is_charged_beyond_the_limit_and_nobody_else_goes_for_it() {
+    let (mut queue, quotas) = used(9);
+    let class = queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(20, 0)), Arc::clone(&quotas));
+    queue.wait(PodId(2), key(2, 0, 2), 2, Arc::new(charge(2, 0)), Arc::clone(&quotas));
+    assert_eq!(released(queue.decide(PATIENT, ALL)), []);
+    queue.pause(QuotaId(0));
+    assert_eq!(queue.let_go(class, &key(1, 0, 1)), None, "its sums are incomplete");
+    queue.resume(QuotaId(0));
+    let decision = queue.let_go(class, &key(1, 0, 1));
+    assert_eq!(released(decision.into_iter().collect()), [1]);
+    queue.let_grow(ShareId::default(), &[(QuotaId(0), charge(1, 0))]);
+    let used = |queue: &ReleaseQueue| queue.ledger(QuotaId(0)).unwrap().line(&Resource::Cpu).unwrap().used();
+    assert_eq!((used(&queue), queue.held(QuotaId(0))), (units(30), 1));
+    assert_eq!(released(queue.decide(PATIENT, ALL)), [], "there is less room than before");
+    queue.audit_queue().unwrap();
 }

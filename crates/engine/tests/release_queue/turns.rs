@@ -11,48 +11,48 @@ use sluice_engine::{
 use crate::{charge, key, ledger, share_of};
 
 const SECOND: u64 = 1_000;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
+pub const MINUTE: u64 = 60 * SECOND;
+pub const HOUR: u64 = 60 * MINUTE;
 const WEEK: u64 = 7 * 24 * HOUR;
 const PATIENCE_MS: u64 = MINUTE;
 
 /// A quota of so much CPU.
-struct Quota {
+pub struct Quota {
     is_shared: bool,
     cpu: i128,
 }
 
-const fn own(cpu: i128) -> Quota {
+pub const fn own(cpu: i128) -> Quota {
     Quota { is_shared: false, cpu }
 }
 
-const fn shared(cpu: i128) -> Quota {
+pub const fn shared(cpu: i128) -> Quota {
     Quota { is_shared: true, cpu }
 }
 
 /// Small pods of one namespace, of one CPU each.
-struct Small {
-    share: u32,
-    quotas: &'static [u32],
+pub struct Small {
+    pub share: u32,
+    pub quotas: &'static [u32],
     /// At least and at most.
-    lives: (u64, u64),
+    pub lives: (u64, u64),
     /// One comes each so often; `None`: there is always one that waits.
-    every: Option<u64>,
+    pub every: Option<u64>,
 }
 
-const fn churn(share: u32, quotas: &'static [u32], shortest: u64, longest: u64) -> Small {
+pub const fn churn(share: u32, quotas: &'static [u32], shortest: u64, longest: u64) -> Small {
     Small { share, quotas, lives: (shortest, longest), every: None }
 }
 
 /// A pod that is larger than what is free.
-struct Head {
+pub struct Head {
     share: u32,
     quotas: &'static [u32],
     cpu: i128,
 }
 
 /// What takes part in a simulation.
-struct Mix {
+pub struct Mix {
     quotas: Vec<Quota>,
     /// They run from the beginning, for ever: of which share, in which quotas, how much CPU.
     services: Vec<(u32, &'static [u32], i128)>,
@@ -255,7 +255,7 @@ const fn free_if_endless(small: &Small) -> i128 {
 const SEEDS: [u64; 3] = [1, 2, 3];
 
 /// In percent of each quota; and the longest that growth was refused.
-fn assert_never_goes(name: &str, mix: &Mix) {
+pub fn assert_never_goes(name: &str, mix: &Mix) {
     for seed in SEEDS {
         let mut simulation = Simulation::new(mix, seed);
         simulation.run();
@@ -269,7 +269,7 @@ fn assert_never_goes(name: &str, mix: &Mix) {
     }
 }
 
-fn assert_goes(name: &str, mix: &Mix) {
+pub fn assert_goes(name: &str, mix: &Mix) {
     for seed in SEEDS {
         let mut simulation = Simulation::new(mix, seed);
         simulation.run();
@@ -281,7 +281,7 @@ fn assert_goes(name: &str, mix: &Mix) {
     }
 }
 
-fn mix(
+pub fn mix(
     quotas: Vec<Quota>,
     services: &[(u32, &'static [u32], i128)],
     small: Vec<Small>,
@@ -290,7 +290,7 @@ fn mix(
     Mix { quotas, services: services.to_vec(), small, heads }
 }
 
-const fn head(share: u32, quotas: &'static [u32], cpu: i128) -> Head {
+pub const fn head(share: u32, quotas: &'static [u32], cpu: i128) -> Head {
     Head { share, quotas, cpu }
 }
 

@@ -49,6 +49,10 @@ pub enum Step {
     Arrive {
         at: usize,
     },
+    /// A pod that waits goes without a question.
+    LetGo {
+        at: usize,
+    },
     Hard {
         quota: u32,
         cpu: i128,
@@ -83,6 +87,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         3 => any::<usize>().prop_map(|at| Step::End { at }),
         2 => any::<usize>().prop_map(|at| Step::Confirm { at }),
         1 => any::<usize>().prop_map(|at| Step::Arrive { at }),
+        1 => any::<usize>().prop_map(|at| Step::LetGo { at }),
         1 => (0..QUOTAS, 0..12i128, 0..12i128)
             .prop_map(|(quota, cpu, memory)| Step::Hard { quota, cpu, memory }),
         4 => (0..20u64, 1..4usize).prop_map(|(later, looks)| Step::Decide { later, looks }),
@@ -192,6 +197,19 @@ impl World {
                     assert!(self.queue.leave(class, &key));
                     self.queue.arrive(&quotas, &charge);
                     self.released.insert(pod, Released { claim: Claim::Counted, charge, quotas });
+                }
+            }
+            Step::LetGo { at } => {
+                if let Some(pod) = nth(&self.waiting, *at) {
+                    let Waiting { key, class, charge, quotas, .. } = self.waiting[&pod].clone();
+                    let rests = quotas.iter().any(|quota| self.queue.rests(*quota));
+                    let decision = self.queue.let_go(class, &key);
+                    assert_eq!(decision.is_none(), rests, "it goes unless sums are incomplete");
+                    if decision.is_some() {
+                        self.waiting.remove(&pod);
+                        self.released.insert(pod, Released { claim: Claim::Assumed, charge, quotas });
+                        assert_eq!(self.queue.let_go(class, &key), None, "it waits no more");
+                    }
                 }
             }
             Step::Hard { quota, cpu, memory } => {

@@ -44,7 +44,7 @@ impl Cluster {
                 name: Arc::clone(&pod.name),
                 since,
                 charge: pod.source.charge.clone(),
-                facts: pod.facts.clone(),
+                facts: pod.source.facts.clone(),
                 stake,
             }
         });
@@ -77,13 +77,15 @@ impl Cluster {
     pub fn next_need(&self, machine: &VmiRecord, now: i64) -> Option<Need> {
         let (size, kubevirt) = (machine.size.as_ref().ok()?, self.kubevirts.oldest()?);
         let pods = Pods::of(self, &machine.namespace, None, now);
-        let facts = pods.current(machine).first()?.facts.clone();
         let source = self.source(machine, None, false, now)?;
+        // KubeVirt sets no deadline, whatever others have set on this one.
+        let facts = ScopeFacts { terminating: false, ..source.facts.clone() };
         let launcher = Launcher { whole: &source.charge, compute: &source.compute };
         let charge = vm_charge(Calculator::VmiPodUsage, size, [launcher], Some(&**kubevirt)).ok()??;
         let growth = growth_to(&charge, &source, self.allowance(machine));
         let replaced = pods.beyond_passing(machine);
-        Some(Need { growth, source: source.charge, replaced, ..Need::new(charge, facts) })
+        let (source, source_facts) = (source.charge, source.facts);
+        Some(Need { growth, source, source_facts, replaced, ..Need::new(charge, facts) })
     }
 
     /// What KubeVirt may do to this machine from one launcher to the next.
@@ -204,7 +206,7 @@ impl<'c> Pods<'c> {
     fn beyond_passing(&self, machine: &VmiRecord) -> Vec<(ScopeFacts, Charge)> {
         let explained = self.explained(&machine.namespace);
         let beyond = |pod: &LauncherRecord| match explained.get(&pod.uid)? {
-            (Stake::Passes(part), _) => Some((pod.facts.clone(), pod.source.charge.above(part))),
+            (Stake::Passes(part), _) => Some((pod.source.facts.clone(), pod.source.charge.above(part))),
             (Stake::Runs(_) | Stake::Stays, _) => None,
         };
         self.launchers_of(machine).into_iter().filter_map(beyond).collect()

@@ -7,6 +7,7 @@ use sluice_engine::headroom::{Amounts, Budget, Grant, sum_of_vmmrqs};
 use sluice_engine::{Amount, Format, Resource};
 
 use super::Cluster;
+use crate::grants::GrantNames;
 use crate::kinds::headroom_policy::{Mode, Policy, PolicyRecord};
 use crate::kinds::resource_quota::ResourceQuotaRecord;
 
@@ -51,10 +52,10 @@ impl Cluster {
     /// Names of the objects that grant a namespace something: of its `VirtualMachineMigrationResourceQuota`s, and of the
     /// `HeadroomPolicy`s that cover it.
     #[must_use]
-    pub fn grant_names(&self, namespace: &str) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
+    pub fn grant_names(&self, namespace: &str) -> GrantNames {
         let vmmrqs = self.vmmrqs.in_namespace(namespace).iter().map(|record| Arc::clone(&record.name));
         let policies = self.policies_of(namespace).map(|policy| Arc::clone(&policy.name));
-        (vmmrqs.collect(), policies.collect())
+        GrantNames { vmmrqs: vmmrqs.collect(), policies: policies.collect() }
     }
 
     fn policies_of(&self, namespace: &str) -> impl Iterator<Item = &Arc<PolicyRecord>> {

@@ -17,7 +17,7 @@ use crate::store::{Affected, Indexed, Key, Record, Store};
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = AAQ)]
 pub struct AaqWire {
-    /// Name, uid, version, times and the label that says who has made it; nothing else is filled.
+    /// Name, uid, version, times, the label that says who has made it and the annotations of a pause; nothing else is filled.
     #[serde(deserialize_with = "crate::meta::of_aaq")]
     pub metadata: ObjectMeta,
     /// The part of the specification that matters here.
@@ -119,6 +119,8 @@ pub struct Aaq {
     pub tls_profile: Value,
     /// The operator has made it, and any other holds before it ([`sluice_api::is_placeholder`]).
     pub gives_way: bool,
+    /// The annotations of a pause, for [`sluice_api::read_pause`].
+    pub pause: Option<BTreeMap<String, String>>,
     /// What conditions are written from; `None` if the status cannot be read.
     pub stated: Option<Arc<Stated<AaqStatus>>>,
 }
@@ -167,6 +169,7 @@ impl Indexed for Aaqs {
                 wire.metadata.labels.as_ref(),
                 wire.spec.asks_for_nothing(),
             ),
+            pause: wire.metadata.annotations.clone(),
             stated: Stated::of(&wire.metadata, wire.status.as_ref()),
         }
     }

@@ -100,6 +100,16 @@ impl Quotas {
         self.cluster.ids.iter().copied()
     }
 
+    /// Whether each of these cluster quotas, by identity and number of the specification, is known with that specification
+    /// or a later one.
+    #[must_use]
+    pub fn know_clusters(&self, listed: &[(Uid, i64)]) -> bool {
+        listed.iter().all(|(uid, generation)| {
+            let known = self.find_cluster_by_uid(uid).and_then(|id| self.get(id)?.cluster());
+            known.is_some_and(|known| known.generation >= *generation)
+        })
+    }
+
     /// The cluster quota that an object would replace: same name, another uid.
     #[must_use]
     pub fn replaced_by_cluster(&self, wire: &AcrqWire) -> Option<QuotaId> {
@@ -107,12 +117,8 @@ impl Quotas {
     }
 
     /// A cluster quota was seen. [`Self::replaced_by_cluster`] has to be asked and obeyed before.
-    pub fn upsert_cluster(
-        &mut self,
-        wire: &AcrqWire,
-        by: Source,
-        namespaces: &mut Namespaces,
-    ) -> ClusterChange {
+    pub fn upsert_cluster(&mut self, wire: &AcrqWire, namespaces: &mut Namespaces) -> ClusterChange {
+        let generation = wire.metadata.generation.unwrap_or_default();
         let spec = wire.read_spec().map_err(Arc::from);
         let selector =
             spec.as_ref().map_err(Arc::clone).and_then(|spec| NamespaceSelector::read(spec.selector.clone()));
@@ -129,6 +135,7 @@ impl Quotas {
                 moved: BTreeSet::new(),
                 charge: None,
                 is_shown,
+                generation,
             };
             let scope = QuotaScope::Cluster(Box::new(scope));
             let record = QuotaRecord::new(&wire.metadata, scope, fresh, self.cluster.list);
@@ -142,7 +149,7 @@ impl Quotas {
         let list = self.cluster.list;
         let none = ClusterChange { quota: QuotaChange::Same, moved: Vec::new() };
         let Some(known) = self.records.get_mut(&id) else { return none };
-        known.list.see(list, by);
+        known.list = list;
         if !known.is_to_be_read(&wire.metadata) {
             return none;
         }
@@ -150,6 +157,7 @@ impl Quotas {
         if let Some(cluster) = known.cluster_mut() {
             // Charges that were recorded once may be lost, whatever is shown later.
             cluster.is_shown |= is_shown;
+            cluster.generation = generation;
             if let Ok(selector) = selector {
                 is_reselected = cluster.selector != selector;
                 cluster.selector = selector;

@@ -58,6 +58,8 @@ pub struct ClusterScope {
     pub charge: Option<ChargeObject>,
     /// Whether its status shows limits: charges may have been recorded, even if no object says so any more.
     pub is_shown: bool,
+    /// The number of its specification.
+    pub(super) generation: i64,
 }
 
 /// The identity of the object that records the charges of a cluster quota.

@@ -42,7 +42,7 @@ impl World {
             "spec": {"selector": selector, "quota": {"hard": hard}},
         }));
         assert_eq!(self.quotas.replaced_by_cluster(&quota), None);
-        self.quotas.upsert_cluster(&quota, Source::Watch, &mut self.namespaces)
+        self.quotas.upsert_cluster(&quota, &mut self.namespaces)
     }
 
     /// It selects these namespaces.
@@ -240,10 +240,30 @@ fn a_record_is_lost_where_there_has_been_one(
         "metadata": {"name": "all", "uid": "quota", "resourceVersion": "1"},
         "spec": {"quota": {"hard": {"pods": "5"}}}, "status": {"total": {"hard": hard}},
     });
-    world.quotas.upsert_cluster(&wire(quota), Source::Watch, &mut world.namespaces);
+    world.quotas.upsert_cluster(&wire(quota), &mut world.namespaces);
     world.version = 1;
     if let Some(charges) = charge {
         world.charge("object", charges);
     }
     assert_eq!(world.quotas.get(world.id()).unwrap().is_record_lost(), is_lost);
+}
+
+/// Whatever it shows meanwhile.
+#[test]
+fn a_cluster_quota_is_known_by_the_number_of_its_specification() {
+    let mut world = World::new();
+    let listed = |generation| [(Uid::parse("quota"), generation)];
+    assert!(world.quotas.know_clusters(&[]));
+    assert!(!world.quotas.know_clusters(&listed(1)));
+    let quota = |version: &str, generation: i64, uid: &str| {
+        let metadata =
+            json!({"name": "all", "uid": uid, "resourceVersion": version, "generation": generation});
+        wire::<AcrqWire>(json!({"metadata": metadata, "spec": {"quota": {"hard": {"pods": "5"}}}}))
+    };
+    for (version, generation) in [("1", 1), ("2", 1), ("3", 2)] {
+        world.quotas.upsert_cluster(&quota(version, generation, "quota"), &mut world.namespaces);
+        assert!(world.quotas.know_clusters(&listed(generation)));
+        assert!(!world.quotas.know_clusters(&listed(generation + 1)));
+    }
+    assert!(!world.quotas.know_clusters(&[(Uid::parse("other"), 1)]), "one of the same name");
 }

@@ -327,6 +327,22 @@ fn a_target_under_way_that_a_quota_leaves_out_makes_no_room_in_it() {
 }
 
 #[test]
+fn the_next_launcher_has_no_deadline_whatever_the_present_one_has() {
+    let mut index = scene();
+    let mut source = launcher("a", "web", "web-source", "node-1", "512Mi");
+    source["metadata"]["resourceVersion"] = json!("2");
+    source["spec"]["activeDeadlineSeconds"] = json!(60);
+    see(&mut index.launchers, source);
+    let need = index.next_need(index.vmis.get("a", "web").unwrap(), NOW).unwrap();
+    assert_eq!((need.facts.terminating, need.source_facts.terminating), (false, true));
+    // Of two that pass for the launcher, and that different quotas count, nothing goes anywhere.
+    let mut decoy = launcher("a", "web", "decoy", "node-1", "40Gi");
+    decoy["metadata"]["resourceVersion"] = json!("3");
+    see(&mut index.launchers, decoy);
+    assert_eq!(memory_of(self::source(&index)), None);
+}
+
+#[test]
 fn a_list_of_all_pods_is_complete() {
     let mut index = scene();
     migrating(&mut index, "a", "web", "512Mi");

@@ -47,6 +47,15 @@ pub(super) fn serving(certificate: &str, key: &str, names: &[String]) -> Option<
     (owns(key, &parsed) && has_names(&parsed, names) && for_both(&parsed)).then(|| validity(&parsed))?
 }
 
+/// As [`serving`], for a certificate of others: it may have further names.
+pub(super) fn given(certificate: &str, key: &str, names: &[String]) -> Option<Validity> {
+    let pem = first(certificate)?;
+    let parsed = parse(&pem)?;
+    let has = names_of(&parsed);
+    let is_for = names.iter().all(|name| has.contains(name));
+    (owns(key, &parsed) && is_for && for_both(&parsed)).then(|| validity(&parsed))?
+}
+
 /// Whether `certificate` was signed by the authority `issuer`.
 pub(super) fn signed_by(certificate: &str, issuer: &str) -> bool {
     let (Some(certificate), Some(issuer)) = (first(certificate), first(issuer)) else {
@@ -117,14 +126,16 @@ fn for_both(certificate: &X509Certificate<'_>) -> bool {
 }
 
 fn has_names(certificate: &X509Certificate<'_>, wanted: &[String]) -> bool {
-    let Ok(Some(extension)) = certificate.subject_alternative_name() else {
-        return wanted.is_empty();
-    };
-    let mut names: Vec<String> = extension.value.general_names.iter().map(text_of).collect();
+    let mut names = names_of(certificate);
     let mut wanted = wanted.to_vec();
     names.sort_unstable();
     wanted.sort_unstable();
     names == wanted
+}
+
+fn names_of(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let Ok(Some(extension)) = certificate.subject_alternative_name() else { return Vec::new() };
+    extension.value.general_names.iter().map(text_of).collect()
 }
 
 fn text_of(name: &GeneralName<'_>) -> String {

@@ -18,7 +18,7 @@ const LEAST_AGE: SignedDuration = SignedDuration::from_secs(15);
 /// The most authorities of a bundle, the newest. A serving certificate follows its authority within minutes, so older ones
 /// have signed nothing that is served; and the bundle stands in each entry of the webhook configurations, which etcd
 /// bounds.
-const MOST_AUTHORITIES: usize = 16;
+pub(super) const MOST_AUTHORITIES: usize = 16;
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,6 +15,7 @@ use super::{
     plan, service_names,
 };
 
+mod given;
 mod lifetimes;
 mod paths;
 

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use sluice_api::names;
 
 use super::object::{Kind, ObjectName};
-use crate::options::InstallOptions;
+use crate::asked::AskedOfPods;
+use crate::cert_manager::certificate;
+use crate::options::{InstallOptions, Installation, IssuerRef, Monitoring, Naming};
 use crate::rbac::rancher_objects;
-use crate::render::{admission_objects, crds, install_objects};
+use crate::render::{admission_objects, crds, install_objects, operand_objects};
 
 /// When an object goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,8 +30,8 @@ pub enum Stage {
     Home,
 }
 
-/// Kinds of which the operator makes an object for controller or webhook.
-const MADE: [&str; 4] = ["Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"];
+/// Kinds of what the operator works with: certificates, and by whom it is led.
+const OWN: [&str; 3] = ["Certificate", "Lease", "Secret"];
 
 /// An object of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,23 +40,35 @@ pub struct Part {
     pub stage: Stage,
     /// Its name.
     pub object: ObjectName,
+    /// No manifest contains it: the operator or another process has made it.
+    pub is_made: bool,
 }
 
-/// Everything that an installation in `namespace` may have, whatever its options, but for the CRDs.
+/// Everything that an installation in `namespace` may have, whatever its other options, but for the CRDs.
 #[must_use]
-pub fn inventory(namespace: &str) -> Vec<Part> {
-    let options = InstallOptions { namespace: namespace.to_owned(), ..InstallOptions::default() };
+pub fn inventory(namespace: &str, naming: Naming) -> Vec<Part> {
+    let issuer = IssuerRef { name: String::new(), kind: String::new(), group: String::new() };
+    let options = InstallOptions {
+        namespace: namespace.to_owned(),
+        installation: Installation::Cr,
+        naming,
+        cert_manager: Some(issuer.clone()),
+        monitoring: Monitoring { service_monitor: true, rules: true, ..Monitoring::default() },
+        ..InstallOptions::default()
+    };
     let kustomized = InstallOptions { reads_leases_everywhere: true, ..options.clone() };
-    let rendered = [
-        install_objects(&options),
-        install_objects(&kustomized),
-        rancher_objects(&options),
+    let applied =
+        [install_objects(&options), install_objects(&kustomized), rancher_objects(&options)].concat();
+    let made = [
+        operand_objects(&options, &AskedOfPods::default()),
         admission_objects(&options),
+        vec![certificate(namespace, &issuer, &[])],
     ]
     .concat();
     let written = [
         ("v1", "Secret", names::CA_SECRET),
         ("v1", "Secret", names::SERVING_SECRET),
+        ("v1", "Secret", names::GIVEN_SECRET),
         ("coordination.k8s.io/v1", "Lease", names::LEASE),
         ("coordination.k8s.io/v1", "Lease", names::OPERATOR),
     ]
@@ -63,24 +77,20 @@ pub fn inventory(namespace: &str) -> Vec<Part> {
         namespace: Some(namespace.to_owned()),
         name: name.to_owned(),
     });
-    let all: BTreeSet<_> = rendered.iter().filter_map(ObjectName::of).chain(written).collect();
-    let mut placed: Vec<_> = all.into_iter().map(|object| (place(&object, namespace), object)).collect();
+    let applied: BTreeSet<_> = applied.iter().filter_map(ObjectName::of).collect();
+    let made: BTreeSet<_> = made.iter().filter_map(ObjectName::of).chain(written).collect();
+    let mut placed: Vec<_> =
+        applied.union(&made).map(|object| (place(object, namespace), object.clone())).collect();
     placed.sort();
-    placed.into_iter().map(|((stage, _), object)| Part { stage, object }).collect()
+    let part = |((stage, _), object)| Part { stage, is_made: made.contains(&object), object };
+    placed.into_iter().map(part).collect()
 }
 
-/// What the operator makes by the word of an `AAQ`, where the `AAQ` installs: everything that gates, refuses or guards, and
-/// the workloads of controller and webhook. Their accounts, and what all processes share, are applied with the operator.
+/// What the operator makes by the word of an `AAQ`, where the `AAQ` installs: everything that gates, refuses or guards,
+/// controller and webhook, and what belongs to them. What the operator works with itself stays, as what is applied with it.
 #[must_use]
-pub fn is_made(part: &Part) -> bool {
-    match part.stage {
-        Stage::Refuses | Stage::Gates | Stage::Guards => true,
-        Stage::Operator | Stage::Rights | Stage::Home => false,
-        Stage::Objects => {
-            let (kind, name) = (part.object.kind.kind.as_str(), part.object.name.as_str());
-            MADE.contains(&kind) && [names::CONTROLLER, names::WEBHOOK].contains(&name)
-        }
-    }
+pub fn goes_with_aaq(part: &Part) -> bool {
+    part.is_made && !OWN.contains(&part.object.kind.kind.as_str())
 }
 
 /// The CRDs.

@@ -17,19 +17,25 @@ mod rights;
 mod tests;
 
 pub use collection::Collection;
-pub use inventory::{Part, Stage, definitions, inventory, is_made};
+pub use inventory::{Part, Stage, definitions, goes_with_aaq, inventory};
 pub use object::{Kind, ObjectName, orders};
 pub use plan::{Found, Seen, Step, Wait, Wish, plan};
 pub use rights::{Right, rights};
 
 use sluice_api::names;
 
+use crate::options::Naming;
+
 /// Label of everything that belongs to an installation; its value is [`names::APP`].
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
 
 /// Selects the pods of controller and webhook.
 #[must_use]
-pub fn processes_selector() -> String {
-    let (controller, webhook) = (names::CONTROLLER, names::WEBHOOK);
-    format!("{PART_OF}={},app.kubernetes.io/component in ({controller},{webhook})", names::APP)
+pub fn processes_selector(naming: Naming) -> String {
+    let parts = naming.parts();
+    let key = match naming {
+        Naming::Sluice => "app.kubernetes.io/component",
+        Naming::Aaq => names::MANAGED_LABEL,
+    };
+    format!("{PART_OF}={},{key} in ({},{})", names::APP, parts.controller, parts.webhook)
 }

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sluice_api::names;
-
 use super::collection::Collection;
-use super::inventory::{Part, Stage, is_made};
+use super::inventory::{Part, Stage, goes_with_aaq};
 use super::object::ObjectName;
 
 /// An object that has a name of ours.
@@ -51,7 +49,7 @@ pub struct Seen {
 pub struct Wish {
     /// Objects that were applied stay: whoever has applied them deletes them, as Helm does.
     pub keep_objects: bool,
-    /// The operator and what it needs itself stay: only what it [makes](super::is_made) goes.
+    /// The operator and what it needs itself stay: only what it [makes by the word of an `AAQ`](super::goes_with_aaq) goes.
     pub keep_operator: bool,
     /// Quotas and grants of head-room go.
     pub quotas: bool,
@@ -128,25 +126,25 @@ pub fn plan(seen: &Seen, wish: &Wish) -> Vec<Step> {
     let ours = || seen.parts.iter().filter(|(_, found)| found.is_ours);
     let delete = |stage: Stage| -> Vec<Step> {
         let goes = |part: &Part| {
-            let is_meant = !wish.keep_objects || is_written_by_us(part);
-            part.stage == stage && is_meant && (!wish.keep_operator || is_made(part))
+            let is_meant = !wish.keep_objects || goes_anyway(part);
+            part.stage == stage && is_meant && (!wish.keep_operator || goes_with_aaq(part))
         };
         let due = ours().filter(|(part, found)| goes(part) && !found.is_ending);
         due.map(|(part, found)| Step::Delete(part.object.clone(), found.uid.clone())).collect()
     };
-    let stop = |names: &[&str]| -> Vec<Step> {
-        let is_one =
-            |object: &ObjectName| object.kind.kind == "Deployment" && names.contains(&object.name.as_str());
-        let due = ours().filter(|(part, found)| is_one(&part.object) && found.replicas > 0);
+    // Controller and webhook are made, the operator is applied.
+    let stop = |is_made: bool| -> Vec<Step> {
+        let is_one = |part: &Part| part.object.kind.kind == "Deployment" && part.is_made == is_made;
+        let due = ours().filter(|(part, found)| is_one(part) && found.replicas > 0);
         due.map(|(part, _)| Step::Stop(part.object.clone())).collect()
     };
     let (refuses, gates, rights) = (delete(Stage::Refuses), delete(Stage::Gates), delete(Stage::Rights));
-    let processes = stop(&[names::CONTROLLER, names::WEBHOOK]);
+    let processes = stop(true);
     let is_in_force = !refuses.is_empty() || !gates.is_empty();
     let may_run = !processes.is_empty() || seen.processes > 0 || !rights.is_empty();
     let mut steps = delete(Stage::Operator);
     if !wish.keep_operator {
-        steps.extend(stop(&[names::OPERATOR]));
+        steps.extend(stop(false));
     }
     let wait = |when: bool, wait: Wait| when.then_some(Step::Wait(wait));
     // Each wait is there as long as what comes after it is: a run that was killed before it has not waited.
@@ -175,8 +173,8 @@ pub fn plan(seen: &Seen, wish: &Wish) -> Vec<Step> {
 }
 
 /// No manifest contains it, or it is a right without which a process that cannot be stopped does nothing.
-fn is_written_by_us(part: &Part) -> bool {
-    part.stage < Stage::Objects || matches!(part.object.kind.kind.as_str(), "Secret" | "Lease")
+fn goes_anyway(part: &Part) -> bool {
+    part.is_made || part.stage < Stage::Objects
 }
 
 fn clear(seen: &Seen, collections: &[Collection]) -> Vec<Step> {

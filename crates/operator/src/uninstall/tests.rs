@@ -9,6 +9,7 @@ use sluice_api::names;
 use super::{
     Collection, Found, ObjectName, Seen, Stage, Step, Wait, Wish, definitions, inventory, plan, rights,
 };
+use crate::options::Naming;
 
 const HOME: &str = "sluice-system";
 
@@ -25,7 +26,7 @@ fn wishes() -> [Wish; 3] {
 fn full() -> Seen {
     let found =
         |index: usize| Found { uid: index.to_string(), is_ours: true, replicas: 1, ..Found::default() };
-    let parts = inventory(HOME).into_iter().enumerate();
+    let parts = inventory(HOME, Naming::default()).into_iter().enumerate();
     let crd = Found { uid: "crd".to_owned(), ..Found::default() };
     let of_users = Collection::OF_USERS.into_iter().chain(Collection::KEPT).map(|each| (each, 3));
     Seen {
@@ -224,14 +225,18 @@ fn what_was_applied_stays_with_those_who_applied_it() {
     let mut seen = full();
     finish(&mut seen, &Wish { keep_objects: true, ..Wish::default() });
     let kept: BTreeSet<_> = seen.parts.iter().map(|(part, _)| part.object.kind.kind.as_str()).collect();
-    for gone in ["Secret", "Lease", "ClusterRoleBinding", "ValidatingAdmissionPolicy"] {
+    for gone in
+        ["Secret", "Lease", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "FlowSchema", "Service"]
+    {
         assert!(!kept.contains(gone), "{gone}");
     }
-    for stays in ["Deployment", "ClusterRole", "ServiceAccount", "NetworkPolicy", "FlowSchema", "Namespace"] {
+    for stays in ["Deployment", "ClusterRole", "ServiceAccount", "NetworkPolicy", "Namespace"] {
         assert!(kept.contains(stays), "{stays}");
     }
-    let mut deployments = seen.parts.iter().filter(|(part, _)| part.object.kind.kind == "Deployment");
-    assert!(deployments.all(|(_, found)| found.replicas == 0));
+    let deployments = seen.parts.iter().filter(|(part, _)| part.object.kind.kind == "Deployment");
+    let deployments: Vec<_> =
+        deployments.map(|(part, found)| (part.object.name.as_str(), found.replicas)).collect();
+    assert_eq!(deployments, [(names::OPERATOR, 0)]);
 }
 
 #[test]

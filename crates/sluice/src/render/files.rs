@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Toleration;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use sluice_operator::Resources;
+use sluice_operator::{Resources, TolerationEntry};
 
 /// A file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -34,28 +33,11 @@ pub(super) enum FileError {
     },
 }
 
-/// A toleration of a pod. The type of Kubernetes would ignore fields that it does not know.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Given {
-    key: Option<String>,
-    operator: Option<String>,
-    value: Option<String>,
-    effect: Option<String>,
-    toleration_seconds: Option<i64>,
-}
-
 pub(super) fn tolerations(path: &Path) -> Result<Vec<Toleration>, FileError> {
-    let given: Vec<Given> =
-        read("tolerations", path, "a list of tolerations, as in spec.tolerations of a pod")?;
-    let toleration = |given: Given| Toleration {
-        key: given.key,
-        operator: given.operator,
-        value: given.value,
-        effect: given.effect,
-        toleration_seconds: given.toleration_seconds,
-    };
-    Ok(given.into_iter().map(toleration).collect())
+    const FIELD: &str = "tolerations";
+    let given: Vec<TolerationEntry> =
+        read(FIELD, path, "a list of tolerations, as in spec.tolerations of a pod")?;
+    Ok(given.into_iter().map(Toleration::from).collect())
 }
 
 pub(super) fn resources(path: &Path) -> Result<Resources, FileError> {

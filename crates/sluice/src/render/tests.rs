@@ -66,7 +66,7 @@ fn each_wrong_option_is_refused_with_its_field_and_a_remedy() {
         (&["--port=443"], "port", "1024"),
         (&["--port=8444"], "port", "another one"),
         (&["--port=70000"], "--port", "65535"),
-        (&["--host-network", "--port=10250"], "port: 10250 is the kubelet's", "leave host-network out"),
+        (&["--host-network", "--port=10250"], "(--port): 10250 is the kubelet's", "leave host-network out"),
         (&["--host-network", "--platform=openshift"], "host-network", "leave it out"),
         (&["--node-selector=infra"], "--node-selector", "key=value"),
         (&["--node-selector=a b=c"], "node-selector", "key=value"),
@@ -114,6 +114,7 @@ fn below_kubernetes_1_36_every_kind_is_known() {
     let known = [
         "ClusterRole",
         "ClusterRoleBinding",
+        "ConfigMap",
         "CustomResourceDefinition",
         "Deployment",
         "FlowSchema",
@@ -132,7 +133,7 @@ fn below_kubernetes_1_36_every_kind_is_known() {
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     ];
-    const ALL: &str = "--only=crds,install,aaq-cr,admission,rancher";
+    const ALL: &str = "--only=crds,install,operands,aaq-cr,admission,rancher";
     for version in ["1.31", "1.34", "1.35"] {
         let objects = rendered(&["--kubernetes", version, ALL]);
         for kind in kinds(&objects) {
@@ -162,7 +163,7 @@ fn a_version_does_not_tie_an_installation_to_it() {
 #[test]
 fn one_reference_fills_every_image() {
     let reference = format!("registry.example.com:5000/quota/sluice:1@sha256:{}", "a".repeat(64));
-    let objects = rendered(&["--image", &reference, "--only=install"]);
+    let objects = rendered(&["--image", &reference, "--only=install,operands"]);
     let deployments: Vec<_> = objects.iter().filter(|object| object["kind"] == "Deployment").collect();
     assert_eq!(deployments.len(), 3);
     for deployment in deployments {
@@ -189,8 +190,37 @@ fn what_cannot_be_written_is_said() {
 
 #[test]
 fn yaml_is_read_back_as_the_objects() {
-    let words = ["--only=crds,install,aaq-cr,admission,rancher"];
+    let words = ["--only=crds,install,operands,aaq-cr,admission,rancher"];
     let text = text(&args(&words)).unwrap();
     let read: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     assert_eq!(read, rendered(&words));
+}
+
+#[test]
+fn flags_win_over_the_file_and_the_file_over_the_defaults() {
+    let file = file("replicas: 3\nwebhook: {port: 9443}\nimage: {tag: b}\nexemptNamespaces: [infra]\n");
+    let path = format!("--options={}", file.path().display());
+    let options = args(&[&path, "--replicas=4", "--gating=webhook"]).install_options().unwrap();
+    assert_eq!((options.replicas, options.webhook_port, options.gating), (4, 9443, Gating::Webhook));
+    assert_eq!((options.image.as_str(), options.exempt_namespaces.len()), ("localhost/sluice:b", 1));
+    assert_eq!(
+        rendered(&[]),
+        rendered(&["--replicas=2", "--port=8443", "--platform=generic", "--names=sluice"])
+    );
+}
+
+#[test]
+fn a_file_of_options_that_cannot_be_is_refused_in_one_sentence() {
+    for (content, field, remedy) in [
+        ("replica: 3\n", "replica", "correct the file"),
+        ("replicas: 0\n", "replicas", "from 1 to 9"),
+        ("webhook: {port: 443}\n", "webhook.port", "1024"),
+        ("image: {repository: 'slu ice'}\n", "image", "registry/path:tag"),
+        ("certManager: {issuerRef: {name: A_B}}\n", "certManager.issuerRef", "Issuer"),
+    ] {
+        let file = file(content);
+        let said = refused(&[&format!("--options={}", file.path().display())]);
+        assert!(said.contains(field) && said.contains(remedy), "{content}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
 }

@@ -8,16 +8,18 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
 use sluice_api::names;
+use sluice_operator::Naming;
 use sluice_operator::uninstall::{Collection, ObjectName, Step, Wait};
 use sluice_runtime::clock::ServerClock;
 
 use super::finalizers::unfinalize;
 use super::observe::processes;
-use super::progress::{Progress, Say, to_stderr};
 use super::release::{Released, release};
 use super::report::{Action, Report};
-use super::requests::{CONCURRENT, RequestError, api_of, failed, list, patiently};
+use super::requests::{api_of, list};
 use super::restore::{Restored, restore};
+use crate::progress::{Progress, Say, to_stderr};
+use crate::requests::{CONCURRENT, RequestError, failed, patiently};
 
 /// How long API servers are given to follow a deletion: as long as the operator gives them.
 const FOLLOWED: Duration = Duration::from_secs(2);
@@ -32,6 +34,7 @@ pub(crate) struct Removal {
     client: Client,
     as_quota_controller: (Client, Arc<ServerClock>),
     namespace: String,
+    naming: Naming,
     say: Say,
     released: Released,
 }
@@ -40,10 +43,10 @@ impl Removal {
     pub(crate) fn new(
         client: Client,
         as_quota_controller: (Client, Arc<ServerClock>),
-        namespace: String,
+        (namespace, naming): (String, Naming),
         say: Say,
     ) -> Self {
-        Self { client, as_quota_controller, namespace, say, released: Released::default() }
+        Self { client, as_quota_controller, namespace, naming, say, released: Released::default() }
     }
 
     /// Does the step and reports it, also what was done before an error.
@@ -100,7 +103,7 @@ impl Removal {
     async fn until_ended(&self) -> Result<(), RequestError> {
         let (begin, mut progress) = (Instant::now(), Progress::begin(self.say));
         loop {
-            let left = processes(&self.client, &self.namespace).await?.len();
+            let left = processes(&self.client, &self.namespace, self.naming).await?.len();
             if left == 0 || begin.elapsed() > ENDED {
                 return Ok(());
             }

@@ -7,7 +7,8 @@ use serde_json::json;
 use sluice_api::names;
 use sluice_operator::uninstall::{ObjectName, orders};
 
-use super::requests::{RequestError, api_of, failed, list_kind, patiently};
+use super::requests::{api_of, list_kind};
+use crate::requests::{RequestError, failed, patiently};
 
 /// One of these objects.
 pub(super) struct Finalized {

@@ -10,7 +10,8 @@ use sluice_operator::uninstall::{PART_OF, Seen};
 
 use super::apply::{delete, until_gone};
 use super::report::{Action, Report};
-use super::requests::{PAGE, patiently};
+use super::requests::PAGE;
+use crate::requests::patiently;
 
 /// Kubernetes deletes a namespace with ended pods within seconds.
 const GONE: Duration = Duration::from_secs(60);

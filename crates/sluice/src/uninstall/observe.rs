@@ -8,13 +8,16 @@ use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use kube::{Api, Client};
 use serde_json::Value;
 use sluice_api::names;
+use sluice_operator::Naming;
 use sluice_operator::uninstall::{
-    Collection, Found, ObjectName, PART_OF, Part, Seen, Wish, definitions, inventory, is_made,
+    Collection, Found, ObjectName, PART_OF, Part, Seen, Wish, definitions, goes_with_aaq, inventory,
     processes_selector,
 };
 
-use super::requests::{CONCURRENT, RequestError, api_of, failed, list, patiently};
-use super::{finalizers, release, restore};
+use super::requests::{api_of, list};
+use super::{finalizers, restore};
+use crate::held_pods;
+use crate::requests::{CONCURRENT, RequestError, failed, patiently};
 
 /// Label of the program that keeps an object.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -32,23 +35,25 @@ pub(super) struct Elsewhere {
 
 /// Looks at everything that an installation may have.
 pub(super) async fn observe(client: &Client, namespace: &str, wish: &Wish) -> anyhow::Result<Seen> {
+    let naming = Naming::default();
     // Who leaves what was applied leaves the CRDs, and needs no right to see them.
     let definitions = if wish.keep_objects && !wish.definitions { Vec::new() } else { definitions() };
     let further = Collection::OF_USERS.into_iter().chain(Collection::KEPT);
     let collections = Collection::MADE.into_iter().chain(further).collect();
-    let seen = look_at(client, namespace, (inventory(namespace), definitions, collections)).await?;
+    let seen = look_at(client, (namespace, naming), (inventory(namespace, naming), definitions, collections))
+        .await?;
     Ok(Seen { finalized: finalizers::finalized(client).await?.len(), ..seen })
 }
 
 /// Looks at what the operator makes by the word of an `AAQ`.
-pub(crate) async fn observe_made(client: &Client, namespace: &str) -> anyhow::Result<Seen> {
-    let parts = inventory(namespace).into_iter().filter(is_made).collect();
-    look_at(client, namespace, (parts, Vec::new(), Collection::MADE.into())).await
+pub(crate) async fn observe_made(client: &Client, namespace: &str, naming: Naming) -> anyhow::Result<Seen> {
+    let parts = inventory(namespace, naming).into_iter().filter(goes_with_aaq).collect();
+    look_at(client, (namespace, naming), (parts, Vec::new(), Collection::MADE.into())).await
 }
 
 async fn look_at(
     client: &Client,
-    namespace: &str,
+    (namespace, naming): (&str, Naming),
     (parts, names_of_definitions, listed): (Vec<Part>, Vec<ObjectName>, Vec<Collection>),
 ) -> anyhow::Result<Seen> {
     let (parts, names): (Vec<_>, Vec<_>) = parts.into_iter().map(|part| (part.clone(), part.object)).unzip();
@@ -74,8 +79,8 @@ async fn look_at(
         definitions,
         collections,
         ending,
-        processes: processes(client, namespace).await?.len(),
-        held: release::held(client).await?.len(),
+        processes: processes(client, namespace, naming).await?.len(),
+        held: held_pods::held(client, None).await?.len(),
         raised: restore::marked(client).await?,
         finalized: 0,
     })
@@ -95,10 +100,14 @@ async fn objects(
 }
 
 /// The pods of controller and webhook that may run.
-pub(super) async fn processes(client: &Client, namespace: &str) -> Result<Vec<String>, RequestError> {
+pub(super) async fn processes(
+    client: &Client,
+    namespace: &str,
+    naming: Naming,
+) -> Result<Vec<String>, RequestError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let which = ListParams::default()
-        .labels(&processes_selector())
+        .labels(&processes_selector(naming))
         .fields("status.phase!=Failed,status.phase!=Succeeded");
     let pods = patiently(|| pods.list_metadata(&which)).await;
     let pods = pods.map_err(failed("list", format!("pods of namespace {namespace}"), "pods".to_owned()))?;

@@ -1,6 +1,4 @@
-//! Single requests, and what is said of those that fail.
-
-use std::time::Duration;
+//! Requests about any kind of object, and about rights.
 
 use futures::{StreamExt as _, TryStreamExt as _, future, stream};
 use k8s_openapi::api::authorization::v1::{
@@ -10,49 +8,11 @@ use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 use sluice_operator::uninstall::{Collection, Kind, ObjectName, Right, Step, rights};
-use sluice_runtime::backoff::{Backoff, process_seed};
-use sluice_runtime::client::with_deadline;
-use sluice_runtime::retry::{Failure, classify};
 
-/// Limit for one request.
-pub(super) const DEADLINE: Duration = Duration::from_secs(30);
-/// Requests at a time.
-pub(super) const CONCURRENT: usize = 16;
+use crate::requests::{CONCURRENT, RequestError, failed, patiently};
+
 /// Objects in one page of a list.
 pub(super) const PAGE: u32 = 500;
-/// How often a request is sent that may succeed later: for about half a minute.
-const TRIES: u32 = 8;
-
-/// A request that failed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RequestError {
-    /// RBAC, or an admission webhook.
-    #[error(
-        "could not {verb} {object}: {source}: grant this account the verb {verb} on {resource}, or run it as an \
-         administrator of the cluster"
-    )]
-    Forbidden { verb: &'static str, object: String, resource: String, source: kube::Error },
-    /// Anything else.
-    #[error("could not {verb} {object}: {source}: run it again, it goes on where it was")]
-    Failed { verb: &'static str, object: String, source: kube::Error },
-    /// Rights that are missing, before anything is written.
-    #[error(
-        "this account may not {0}: grant it that, or run it as an administrator of the cluster. Nothing was changed"
-    )]
-    Rights(String),
-}
-
-/// Makes an error of `verb` on `object`, which is of this resource.
-pub(super) fn failed(
-    verb: &'static str,
-    object: String,
-    resource: String,
-) -> impl FnOnce(kube::Error) -> RequestError {
-    move |source| match classify(&source) {
-        Failure::Forbidden => RequestError::Forbidden { verb, object, resource, source },
-        _ => RequestError::Failed { verb, object, source },
-    }
-}
 
 /// The API of a kind, in a namespace or everywhere.
 pub(super) fn api(client: &Client, kind: &Kind, namespace: Option<&str>) -> Api<DynamicObject> {
@@ -71,22 +31,6 @@ pub(super) fn api(client: &Client, kind: &Kind, namespace: Option<&str>) -> Api<
 
 pub(super) fn api_of(client: &Client, object: &ObjectName) -> Api<DynamicObject> {
     api(client, &object.kind, object.namespace.as_deref())
-}
-
-/// Sends the request again while that may help.
-pub(super) async fn patiently<T, F>(send: impl Fn() -> F) -> kube::Result<T>
-where
-    F: Future<Output = kube::Result<T>>,
-{
-    let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(10), process_seed());
-    loop {
-        match with_deadline(DEADLINE, send()).await {
-            Err(error) if classify(&error).is_transient() && backoff.failures() + 1 < TRIES => {
-                tokio::time::sleep(backoff.failed()).await;
-            }
-            answer => return answer,
-        }
-    }
 }
 
 /// Metadata of all objects of a collection.

@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 
 use kube::api::ListParams;
 use kube::{Api, Client};
+use sluice_headroom::protocol::{Left, sweep};
+use sluice_headroom::{StatusWriter, Written, restore_patch};
 use sluice_index::{ResourceQuotaRecord, ResourceQuotaWire};
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::metrics::ApiWrites;
-use sluice_window::protocol::{Left, sweep};
-use sluice_window::{StatusWriter, Written, restore_patch};
 
-use super::progress::{Progress, Say};
-use super::requests::{PAGE, RequestError, failed, patiently};
+use super::requests::PAGE;
+use crate::progress::{Progress, Say};
+use crate::requests::{RequestError, failed, patiently};
 
 /// A mark ends within 16 s of its write. What is raised still after this is refused by something else.
 const ENOUGH: Duration = Duration::from_secs(45);

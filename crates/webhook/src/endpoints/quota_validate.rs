@@ -6,8 +6,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sluice_api::names;
 use sluice_engine::{CompiledQuota, QuotaKind, Ungated, unenforced, warnings};
-use sluice_index::QuotaSpecWire;
-use sluice_window::Observed;
+use sluice_index::{Observed, QuotaSpecWire};
 
 use super::AsyncEndpoint;
 use super::quota_rules::{Managed, judge, read_quota, refuse};

@@ -12,8 +12,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sluice_api::names;
 use sluice_engine::Uid;
+use sluice_headroom::Headroom;
 use sluice_index::{VmiRecord, VmimRecord};
-use sluice_window::Headroom;
 use tokio::time::timeout;
 
 use super::AsyncEndpoint;

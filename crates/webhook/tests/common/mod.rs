@@ -10,12 +10,12 @@ use futures::future::{BoxFuture, ready};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use sluice_api::Endpoint;
+use sluice_index::Observed;
 use sluice_webhook::endpoints::QuotaEndpoint;
 use sluice_webhook::{
     App, AsyncEndpoint, AsyncEndpoints, BodyLimits, HeldBody, Review, Settings, Verdict, WebhookMetrics,
     decisions, router,
 };
-use sluice_window::Observed;
 use tower::ServiceExt as _;
 
 pub const GATE: &str = "ApplicationAwareQuotaGate";

@@ -6,3 +6,9 @@
 {{- with $tag }}:{{ . }}{{ end -}}
 {{- with .Values.image.digest }}@{{ . }}{{ end -}}
 {{- end -}}
+{{- /* What the operator reads. The reference of the image is that of its pod. */ -}}
+{{- define "sluice.options" -}}
+{{- $options := omit .Values "crds" "rancher" "global" -}}
+{{- $_ := set $options "image" (pick .Values.image "pullPolicy") -}}
+{{- toYaml $options -}}
+{{- end -}}

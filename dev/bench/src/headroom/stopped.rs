@@ -42,6 +42,8 @@ impl Stopped {
         ));
         let bed = Bed::start(options()).await?;
         prepare(&bed).await;
+        // None of them ends while the API server stands still: kube-scheduler speaks with it.
+        bed.kubevirt()?.migrate_at_a_time(1_000, 1_000).await?;
         let args = ["--lease-duration=60s".to_owned(), "--lease-renew-deadline=50s".to_owned()];
         let setup =
             Setup { controller_args: args.into_iter().chain(both(&bed)).collect(), ..Setup::default() };

@@ -6,12 +6,6 @@ mod identity;
 mod quotas;
 mod reviews;
 
-use crate::context::gates;
-
-fn pods_path(namespace: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/pods")
-}
-
 fn quotas_path(namespace: &str) -> String {
     format!("/apis/aaq.kubevirt.io/v1alpha1/namespaces/{namespace}/applicationawareresourcequotas")
 }

@@ -19,6 +19,7 @@ use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::SOON;
 
+mod given;
 mod lifetimes;
 mod rotation;
 

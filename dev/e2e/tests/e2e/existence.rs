@@ -12,8 +12,8 @@ use sluice_api::{AAQ, names};
 use sluice_e2e::call::{JSON, MERGE, Response, call, get, post};
 use sluice_e2e::objects::{TARGETED, apply_aaq, is_held, pod};
 use sluice_e2e::{Installation, Running, Setup};
-use sluice_operator::uninstall::{inventory, is_made};
-use sluice_operator::{InstallOptions, Installation as InstalledBy, install_objects};
+use sluice_operator::uninstall::{goes_with_aaq, inventory};
+use sluice_operator::{Installation as InstalledBy, Naming};
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::{SOON, idle_bed};
@@ -127,7 +127,7 @@ async fn the_operator_makes_an_aaq_and_yields_to_a_users() {
 /// What is there of what the operator makes.
 async fn made(client: &Client) -> Vec<String> {
     let mut there = Vec::new();
-    for part in inventory(names::INSTALL_NAMESPACE).into_iter().filter(is_made) {
+    for part in inventory(names::INSTALL_NAMESPACE, Naming::default()).into_iter().filter(goes_with_aaq) {
         let object = part.object;
         let group = if object.kind.group.is_empty() { "/api" } else { "/apis/" };
         let home = object.namespace.as_ref().map(|name| format!("/namespaces/{name}")).unwrap_or_default();
@@ -139,19 +139,6 @@ async fn made(client: &Client) -> Vec<String> {
         }
     }
     there
-}
-
-/// Applies the workloads of controller and webhook as far as the operator does not make them itself.
-async fn apply_workloads(bed: &Bed) {
-    let options = InstallOptions { installation: InstalledBy::Cr, ..InstallOptions::default() };
-    let made: Vec<_> = inventory(names::INSTALL_NAMESPACE).into_iter().filter(is_made).collect();
-    let is_workload = |object: &Value| {
-        made.iter().any(|part| {
-            object["kind"] == part.object.kind.kind.as_str()
-                && object["metadata"]["name"] == part.object.name.as_str()
-        })
-    };
-    bed.apply_objects(install_objects(&options).into_iter().filter(is_workload)).await.unwrap();
 }
 
 /// As the kubelets of a real cluster: once nothing asks for the processes, they end.
@@ -187,7 +174,6 @@ async fn cr_mode_installs_and_removes_three_times() {
         assert_eq!(get(&client, &path("aaq")).await.unwrap().code, 404, "the operator makes none");
         let applied = || async { apply_aaq(&client, json!({})).await.ok() };
         wait::eventually(SOON, applied, "the AAQ to be applied").await.unwrap();
-        apply_workloads(&bed).await;
         let (controller, webhook) =
             (installation.controller().await.unwrap(), installation.webhook().await.unwrap());
         installation.until_gating().await.unwrap();

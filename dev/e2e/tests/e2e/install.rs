@@ -27,6 +27,7 @@ async fn the_shipped_manifest_installs_on_a_real_cluster() {
     let bed = Bed::start(BedOptions::default()).await.unwrap();
     bed.add_nodes(2, &[("cpu", "4"), ("memory", "8Gi")]).await.unwrap();
     applies_and_applies_again(&bed).await;
+    let _operator = operator(&bed).await;
     its_pods_are_let_in_and_run(&bed).await;
     the_binary_knows_the_arguments(&bed).await;
     pods_wait_until_somebody_answers(&bed).await;
@@ -69,7 +70,8 @@ async fn generations(bed: &Bed) -> String {
     stdout
 }
 
-/// Made by the real controller-manager under the namespace's Pod Security level, run by simulated kubelets.
+/// The operator makes two of the Deployments. Pods are made by the real controller-manager under the namespace's Pod
+/// Security level, and run by simulated kubelets.
 async fn its_pods_are_let_in_and_run(bed: &Bed) {
     let client = bed.admin().unwrap();
     let namespace = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
@@ -137,12 +139,11 @@ async fn the_binary_knows_the_arguments(bed: &Bed) {
     }
 }
 
-/// An operator with the rights that are shipped makes what gates. The shipped webhook has no endpoint here (simulated pods
+/// The operator makes what gates. The webhook has no endpoint here (simulated pods
 /// do not answer): pods are created and wait.
 async fn pods_wait_until_somebody_answers(bed: &Bed) {
     let namespace = bed.namespace("closed", sluice_e2e::objects::TARGETED).await.unwrap();
     let client = bed.admin().unwrap();
-    let _operator = operator(bed).await;
     let count = AtomicU32::new(0);
     let pod = || sluice_e2e::objects::pod(&format!("p-{}", count.fetch_add(1, Relaxed)), &[]);
     if !gates_by_policy(bed).await {
@@ -167,6 +168,7 @@ async fn pods_wait_until_somebody_answers(bed: &Bed) {
     assert!(!sluice_e2e::objects::is_held(&created), "{created:?}");
 }
 
+/// With the rights that are shipped.
 async fn operator(bed: &Bed) -> Program {
     let identity = bed.service_account(names::INSTALL_NAMESPACE, names::OPERATOR).await.unwrap();
     let kubeconfig = identity.kubeconfig().to_str().unwrap().to_owned();

@@ -1,5 +1,5 @@
-//! What `AAQ` and `MTQ` ask of the installation's Deployments, and what is said of it in their status. The Deployments are
-//! the shipped ones; simulated kubelets run their pods, and the processes run beside the cluster.
+//! What `AAQ` and `MTQ` ask of the installation's Deployments, and what is said of it in their status. The operator makes
+//! the Deployments; simulated kubelets run their pods, and the processes run beside the cluster.
 
 use std::time::Duration;
 
@@ -14,21 +14,20 @@ use sluice_e2e::audit::AuditEventExt as _;
 use sluice_e2e::call::{APPLY, MERGE, Response, call, get};
 use sluice_e2e::wire::Wire;
 use sluice_e2e::{Running, Setup};
-use sluice_operator::{InstallOptions, render};
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::{SOON, kubectl};
 
 /// The numbers of the operator: what a stranger edits is back in this time, and so long nothing is written.
-const DRIFT: Duration = Duration::from_secs(5);
+pub const DRIFT: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_secs(30);
 /// A label that all simulated nodes have.
 const SIMULATED: &str = "sluice.dev/simulated";
 
-const AAQS: &str = "/apis/aaq.kubevirt.io/v1alpha1/aaqs";
+pub const AAQS: &str = "/apis/aaq.kubevirt.io/v1alpha1/aaqs";
 const MTQS: &str = "/apis/mtq.kubevirt.io/v1alpha1/mtqs";
 
-async fn created(client: &Client, path: &str, kind: &str, name: &str) {
+pub async fn created(client: &Client, path: &str, kind: &str, name: &str) {
     let version = path.trim_start_matches("/apis/").rsplit_once('/').unwrap().0;
     let object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name }, "spec": {} });
     // The operator makes one of this name, too.
@@ -38,12 +37,12 @@ async fn created(client: &Client, path: &str, kind: &str, name: &str) {
     wait::eventually(SOON, tries, &format!("{kind} {name} to be created")).await.unwrap();
 }
 
-async fn patch(client: &Client, path: &str, patch: &Value) {
+pub async fn patch(client: &Client, path: &str, patch: &Value) {
     let answer = call(client, Method::PATCH, path, MERGE, patch).await.unwrap();
     assert!(answer.is_ok(), "{path}: {answer:?}");
 }
 
-fn deployment_path(name: &str) -> String {
+pub fn deployment_path(name: &str) -> String {
     format!("/apis/apps/v1/namespaces/{}/deployments/{name}", names::INSTALL_NAMESPACE)
 }
 
@@ -79,13 +78,10 @@ pub async fn until_condition(bed: &Bed, object: &str, condition: &str) {
     kubectl(bed, &["wait", object, &format!("--for=condition={condition}"), "--timeout=120s"]).await;
 }
 
-/// Sluice, with the shipped Deployments.
+/// Sluice, on nodes that run the pods of its Deployments.
 pub async fn installed(bed: &Bed) -> Running<'_> {
     bed.add_nodes(2, &[("cpu", "8"), ("memory", "16Gi")]).await.unwrap();
-    let running = Running::on(bed, Setup::default()).await.unwrap();
-    let objects = render(&InstallOptions::default());
-    bed.apply_objects(objects.into_iter().filter(|object| object["kind"] == "Deployment")).await.unwrap();
-    running
+    Running::on(bed, Setup::default()).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -169,7 +165,7 @@ async fn the_tls_profile_of_the_aaq_holds_for_new_handshakes_without_a_restart()
 }
 
 /// Waits until all pods have the form that is asked for.
-async fn until_rolled(bed: &Bed) {
+pub async fn until_rolled(bed: &Bed) {
     for name in [names::CONTROLLER, names::WEBHOOK] {
         let deployment = format!("deployment/{name}");
         let namespace = format!("--namespace={}", names::INSTALL_NAMESPACE);
@@ -178,7 +174,7 @@ async fn until_rolled(bed: &Bed) {
 }
 
 /// What the operator has changed; its lease and its questions about who may see metrics are no changes.
-async fn writes_since(bed: &Bed, from: Timestamp) -> Vec<String> {
+pub async fn writes_since(bed: &Bed, from: Timestamp) -> Vec<String> {
     let account = format!("{}:{}", names::INSTALL_NAMESPACE, names::OPERATOR);
     let events = bed.audit_events_with(&account).await.unwrap();
     let by_operator = events.into_iter().filter(|event| event.is_by(names::OPERATOR) && event.is_write());
@@ -198,12 +194,15 @@ async fn the_status_is_true_of_deployments_that_fail_and_of_an_mtq() {
         until_condition(&bed, object, "Available").await;
     }
     let (aaq, mtq) = (format!("{AAQS}/{}", names::AAQ_NAME), format!("{MTQS}/mtq"));
-    let webhook = deployment_path(names::WEBHOOK);
-    patch(&client, &webhook, &json!({ "spec": { "replicas": 0 } })).await;
+    let simulated = format!("--selector={SIMULATED}=true");
+    kubectl(&bed, &["cordon", &simulated]).await;
+    let home = format!("--namespace={}", names::INSTALL_NAMESPACE);
+    let of_webhook = format!("--selector=app.kubernetes.io/component={}", names::WEBHOOK);
+    kubectl(&bed, &["delete", "pods", &home, &of_webhook, "--wait=false"]).await;
     for path in [&aaq, &mtq] {
         until_told(&client, path, "Deploying", ("Available", "False", "DeploymentsNotReady")).await;
     }
-    patch(&client, &webhook, &json!({ "spec": { "replicas": 2 } })).await;
+    kubectl(&bed, &["uncordon", &simulated]).await;
     for path in [&aaq, &mtq] {
         until_told(&client, path, "Deployed", ("Available", "True", "DeployCompleted")).await;
     }

@@ -17,7 +17,8 @@ use crate::team::Team;
 use asked::{check, granted, set};
 use rights::{
     CONTROLLER_AT_HOME, CONTROLLER_EVERYWHERE, HEADROOM_EVERYWHERE, MANAGED_CLUSTER_QUOTAS, NOT_FOR_HEADROOM,
-    NOT_FOR_THE_CONTROLLER, NOT_FOR_THE_WEBHOOK, OPERATOR_EVERYWHERE, READ_ELSEWHERE, WEBHOOK_EVERYWHERE,
+    NOT_FOR_THE_CONTROLLER, NOT_FOR_THE_WEBHOOK, OPERATOR_AT_HOME, OPERATOR_EVERYWHERE, READ_ELSEWHERE,
+    WEBHOOK_EVERYWHERE,
 };
 
 const OWN: &str = names::INSTALL_NAMESPACE;
@@ -43,7 +44,7 @@ async fn the_operator_has_exactly_these_rights() {
     let bed = shared().await.bed;
     let identity = bed.service_account(OWN, names::OPERATOR).await.unwrap();
     assert_eq!(granted(bed, &identity, "").await, set(OPERATOR_EVERYWHERE));
-    let own = [OPERATOR_EVERYWHERE, &["create coordination.k8s.io:leases", "create :secrets"]].concat();
+    let own = [OPERATOR_EVERYWHERE, OPERATOR_AT_HOME].concat();
     assert_eq!(granted(bed, &identity, OWN).await, set(&own));
     check(&identity, NOT_FOR_HEADROOM, false).await;
 }
@@ -142,6 +143,10 @@ async fn the_operators_rights_on_named_objects_end_with_these_names() {
         format!("watch apps:deployments {OWN} sluice-operator"),
         format!("patch apps:deployments {OWN} sluice-controller"),
         format!("patch apps:deployments {OWN} sluice-webhook"),
+        format!("delete apps:deployments {OWN} sluice-webhook"),
+        format!("patch :services {OWN} sluice-metrics"),
+        format!("patch :resourcequotas {OWN} sluice-headroom-proof"),
+        "delete flowcontrol.apiserver.k8s.io:flowschemas - sluice".to_owned(),
         // Its own, which it takes back.
         "delete aaq.kubevirt.io:aaqs - aaq".to_owned(),
     ];
@@ -152,11 +157,18 @@ async fn the_operators_rights_on_named_objects_end_with_these_names() {
         // Rights where the AAQ installs (--installation=cr).
         "list :pods".to_owned(),
         "delete :resourcequotas default q".to_owned(),
-        format!("delete apps:deployments {OWN} sluice-webhook"),
         format!("patch apps:deployments {OWN} sluice-operator"),
+        format!("delete apps:deployments {OWN} sluice-operator"),
         format!("update apps:deployments {OWN} sluice-webhook"),
-        format!("create apps:deployments {OWN}"),
+        "create apps:deployments default".to_owned(),
+        "list apps:deployments".to_owned(),
         "patch apps:deployments default sluice-webhook".to_owned(),
+        format!("patch policy:poddisruptionbudgets {OWN} sluice-operator"),
+        format!("patch networking.k8s.io:networkpolicies {OWN} sluice-operator"),
+        format!("patch :services {OWN} other"),
+        format!("patch :resourcequotas {OWN} sluice-critical-pods"),
+        "patch flowcontrol.apiserver.k8s.io:flowschemas - exempt".to_owned(),
+        "delete flowcontrol.apiserver.k8s.io:prioritylevelconfigurations - exempt".to_owned(),
         format!("patch {hooks} - somebody-elses"),
         format!("patch {validating} - gating-mutator"),
         format!("delete {hooks} - somebody-elses"),

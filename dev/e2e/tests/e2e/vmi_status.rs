@@ -11,7 +11,8 @@ use sluice_e2e::call::{MERGE, Response, call, get, post};
 use sluice_testbed::wait;
 
 use crate::context::SOON;
-use crate::gate_policies::world::{asleep, assert_refused};
+use crate::gate_policies::world::asleep;
+use crate::pods::assert_refused;
 use crate::team::Team;
 
 /// A stand-in for KubeVirt's kind of this name.

@@ -35,7 +35,7 @@ image:
 imagePullSecrets: []
 # generic or openshift. On OpenShift user and groups are left to the range of the namespace.
 platform: generic
-# Of controller and webhook.
+# Of each Deployment.
 replicas: 2
 # The memory is request and limit.
 resources:
@@ -63,11 +63,23 @@ gating: policy
 exemptNamespaces: null
 # ServiceAccounts (namespace:name) whose pods may name their node, in place of CDI's.
 platformAccounts: null
+# Usernames that may take the gate from pods, besides the controller's.
+allowedGateRemovers: []
 # How often an address with several API servers behind it is asked for each raise; 0: it is not trusted.
 balancerProofs: 0
 networkPolicy:
   # Ports of API servers, behind their Service.
   apiServerPorts: [443, 6443, 8443]
+# The serving certificate comes from cert-manager: {issuerRef: {name: …, kind: Issuer, group: cert-manager.io}}, of an issuer
+# that writes ca.crt. Empty: the operator signs it.
+certManager: {}
+# For Prometheus' operator, whose CRDs have to be there.
+monitoring:
+  serviceMonitor: false
+  # Alerts.
+  rules: false
+  # Labels of both, by which your Prometheus selects them.
+  labels: {}
 crds:
   # false: they are there already, of application-aware-quota or applied by themselves. They are never removed.
   enabled: true
@@ -83,6 +95,12 @@ const HELPERS: &str = "\
 {{- .Values.image.repository -}}
 {{- with $tag }}:{{ . }}{{ end -}}
 {{- with .Values.image.digest }}@{{ . }}{{ end -}}
+{{- end -}}
+{{- /* What the operator reads. The reference of the image is that of its pod. */ -}}
+{{- define \"sluice.options\" -}}
+{{- $options := omit .Values \"crds\" \"rancher\" \"global\" -}}
+{{- $_ := set $options \"image\" (pick .Values.image \"pullPolicy\") -}}
+{{- toYaml $options -}}
 {{- end -}}
 ";
 

@@ -1,7 +1,9 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_operator::{InstallOptions, Platform, crds, install_objects};
+use sluice_operator::{
+    InstallOptions, Installation, IssuerRef, Monitoring, Naming, OptionsFile, Platform, crds, install_objects,
+};
 use sluice_packaging::read;
 
 use crate::{assert_same, deploy, packaging, write};
@@ -46,23 +48,65 @@ labels:
     };
     let labelled = install_objects(&options).into_iter().map(|mut object| {
         object["metadata"]["labels"]["team"] = json!("platform");
-        // Kustomize takes these kinds, which it does not know, for kinds with a namespace. API servers drop it
-        // (`k8s.io/apiserver/pkg/registry/rest/create.go`, `BeforeCreate`).
-        if ["FlowSchema", "PriorityLevelConfiguration"].map(Some).contains(&object["kind"].as_str()) {
-            object["metadata"]["namespace"] = json!("quota-system");
-        }
         object
     });
     assert_same(overlay(deploy.path(), kustomization), labelled.collect(), "overlay");
 }
 
+/// The options that components add are files of their own: the same as one file that says all of it.
+fn assert_options(built: &mut [Value], expected: &mut [Value]) {
+    let data = |objects: &mut [Value]| -> Value {
+        let map = objects.iter_mut().find(|object| object["kind"] == "ConfigMap").unwrap();
+        map["data"].take()
+    };
+    let read = |data: Value| {
+        let mut files: Vec<_> = data.as_object().unwrap().clone().into_iter().collect();
+        files.sort_by_key(|(name, _)| name == "options.yaml");
+        let texts = files.iter().map(|(_, text)| OptionsFile::parse(text.as_str().unwrap()).unwrap());
+        texts.fold(InstallOptions::default(), |options, file| file.over(options).unwrap())
+    };
+    assert_eq!(read(data(built)), read(data(expected)));
+}
+
 #[test]
-fn the_component_for_openshift_is_the_platform_of_that_name() {
+fn components_are_the_options_of_their_names() {
     let deploy = deploy();
-    let kustomization =
-        "resources: [../kustomize/operator]\ncomponents: [../kustomize/components/openshift]\n";
-    let expected = install_objects(&InstallOptions { platform: Platform::Openshift, ..options() });
-    assert_same(overlay(deploy.path(), kustomization), expected, "openshift");
+    let issuer = IssuerRef {
+        name: "sluice".to_owned(),
+        kind: "Issuer".to_owned(),
+        group: "cert-manager.io".to_owned(),
+    };
+    let monitoring = Monitoring { service_monitor: true, rules: true, ..Monitoring::default() };
+    let openshift = InstallOptions { platform: Platform::Openshift, ..options() };
+    let cert_manager = InstallOptions { cert_manager: Some(issuer), ..options() };
+    let prometheus = InstallOptions { monitoring, ..options() };
+    let all = InstallOptions {
+        platform: Platform::Openshift,
+        cert_manager: cert_manager.cert_manager.clone(),
+        monitoring: prometheus.monitoring.clone(),
+        ..options()
+    };
+    for (components, options) in [
+        (&["openshift"][..], openshift),
+        (&["cert-manager"], cert_manager),
+        (&["prometheus"], prometheus),
+        (&["aaq-installs"], InstallOptions { installation: Installation::Cr, ..options() }),
+        (&["aaq-names"], InstallOptions { naming: Naming::Aaq, ..options() }),
+        (&["prometheus", "openshift", "cert-manager"], all),
+    ] {
+        let list: String =
+            components.iter().map(|name| format!("- ../kustomize/components/{name}\n")).collect();
+        let kustomization = format!("resources: [../kustomize/operator]\ncomponents:\n{list}");
+        let (mut built, mut expected) = (overlay(deploy.path(), &kustomization), install_objects(&options));
+        // Only what is in the manifest says so: the operator has no part in it.
+        if !components.contains(&"prometheus") {
+            assert_options(&mut built, &mut expected);
+        }
+        for objects in [&mut built, &mut expected] {
+            objects.retain(|object| object["kind"] != "ConfigMap");
+        }
+        assert_same(built, expected, &components.join(" "));
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use sluice_operator::{InstallOptions, OptionsFile};
 use sluice_packaging::files;
 use sluice_testbed::artifacts;
 use tempfile::TempDir;
@@ -66,8 +67,17 @@ fn assert_same(is: Vec<Value>, expected: Vec<Value>, what: &str) {
     let (is, expected) = (by_name(is), by_name(expected));
     assert_eq!(is.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{what}");
     for (name, object) in expected {
-        assert_eq!(whole(is[&name].clone()), whole(object), "{what}: {name}");
+        assert_eq!(whole(read_options(is[&name].clone())), whole(read_options(object)), "{what}: {name}");
     }
+}
+
+/// Options as they are read: a file may say what is the default.
+fn read_options(mut object: Value) -> Value {
+    for (_, text) in object.get_mut("data").and_then(Value::as_object_mut).into_iter().flatten() {
+        let options = OptionsFile::parse(text.as_str().unwrap()).unwrap();
+        *text = OptionsFile::of(&options.over(InstallOptions::default()).unwrap()).text().into();
+    }
+    object
 }
 
 /// 1 and 1.0 are one number in YAML.

@@ -15,6 +15,9 @@ use super::{Bed, kubeconfig_path};
 use crate::kubeconfig::{self, Credential};
 use crate::wait;
 
+/// Life of tokens, seconds: longer than any bed's.
+pub(super) const TOKEN_LIFE: u32 = 30 * 24 * 3600;
+
 /// An account that talks to the API server: a kubeconfig file and the same as a client.
 #[derive(Clone)]
 pub struct Identity {
@@ -146,14 +149,14 @@ impl Bed {
         self.identity(user, &credential, "default")
     }
 
-    /// A service account's token (one hour) with exactly the rights that were bound to it.
+    /// A service account's token with exactly the rights that were bound to it.
     ///
     /// # Errors
     /// When the service account does not exist.
     pub async fn service_account(&self, namespace: &str, name: &str) -> anyhow::Result<Identity> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.admin()?, namespace);
         let request: TokenRequest =
-            serde_json::from_value(json!({"spec": {"audiences": [], "expirationSeconds": 3600}}))?;
+            serde_json::from_value(json!({"spec": {"audiences": [], "expirationSeconds": TOKEN_LIFE}}))?;
         let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
         let answer =
             answer.with_context(|| format!("requesting a token of service account {namespace}/{name}"))?;

@@ -78,7 +78,7 @@ pub(crate) struct Plan<'a> {
     pub options: &'a BedOptions,
     pub ports: &'a Ports,
     pub pki: &'a Pki,
-    pub programs: &'a Programs,
+    pub programs: Programs,
     pub launcher_image: String,
 }
 
@@ -140,8 +140,8 @@ impl Plan<'_> {
     }
 
     fn etcd(&self) -> Vec<String> {
-        let client = format!("http://127.0.0.1:{}", self.ports.etcd);
-        let peer = format!("http://127.0.0.1:{}", self.ports.peer);
+        let client = format!("http://{}", self.options.host(self.ports.etcd));
+        let peer = format!("http://{}", self.options.host(self.ports.peer));
         vec![
             "--name=bed".into(),
             format!("--data-dir={}", self.path("etcd")),
@@ -158,11 +158,13 @@ impl Plan<'_> {
     }
 
     fn api_server(&self, port: u16, etcd: u16, audit: &str) -> Vec<String> {
+        let address = self.options.loopback();
+        let services = if self.options.ipv6 { "fd00:10:96::/112" } else { "10.96.0.0/16" };
         let mut args = vec![
-            format!("--etcd-servers=http://127.0.0.1:{etcd}"),
-            "--bind-address=127.0.0.1".into(),
+            format!("--etcd-servers=http://{}", self.options.host(etcd)),
+            format!("--bind-address={address}"),
             format!("--secure-port={port}"),
-            "--advertise-address=127.0.0.1".into(),
+            format!("--advertise-address={address}"),
             // A loopback address is not a legal endpoint of the `kubernetes` Service.
             "--endpoint-reconciler-type=none".into(),
             format!("--tls-cert-file={}", self.pki("server.crt")),
@@ -170,7 +172,7 @@ impl Plan<'_> {
             format!("--client-ca-file={}", self.pki("ca.crt")),
             "--authorization-mode=Node,RBAC".into(),
             "--enable-admission-plugins=NodeRestriction".into(),
-            "--service-cluster-ip-range=10.96.0.0/16".into(),
+            format!("--service-cluster-ip-range={services}"),
             "--allow-privileged=true".into(),
             "--service-account-issuer=https://kubernetes.default.svc".into(),
             format!("--service-account-key-file={}", self.pki("service-account.pub")),

@@ -12,6 +12,7 @@ use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 
+use super::access::TOKEN_LIFE;
 use super::start::START;
 use super::{Bed, Component, kubeconfig_path};
 use crate::artifacts;
@@ -23,9 +24,6 @@ use crate::wait;
 
 /// Who the simulated node agents are.
 const HANDLER: &str = "system:serviceaccount:kubevirt:kubevirt-handler";
-/// Life of virt-controller's token, seconds: longer than any bed's.
-const TOKEN_LIFE: u32 = 30 * 24 * 3600;
-
 impl Bed {
     /// VMs and migrations of this bed.
     ///
@@ -95,13 +93,22 @@ impl Bed {
             Patch::Merge(json!({"status": {"phase": "Deployed", "observedKubeVirtVersion": version}}));
         let patched = installations.patch_status(INSTALLATION, &PatchParams::default(), &deployed).await;
         patched.context("declaring KubeVirt deployed")?;
+        self.start_virt_handler()
+    }
+
+    /// Starts the simulated node agents in this process, in the place of those there were. A bed that stays needs them from
+    /// each process that takes it over (see [`Bed::attach`]).
+    ///
+    /// # Errors
+    /// When their client cannot be made.
+    pub fn start_virt_handler(&self) -> anyhow::Result<()> {
         let handler = self.client_as_user(HANDLER, &["system:masters"])?;
         *self.virt_handler() = Some(SimulatedVirtHandler::start(&handler)?);
         Ok(())
     }
 
     async fn define_kinds(&self) -> anyhow::Result<()> {
-        let program = self.programs.kubevirt.clone().context("KubeVirt was not built")?;
+        let program = self.programs().kubevirt.context("KubeVirt was not built")?;
         let definitions = tokio::task::spawn_blocking(move || definitions(&program)).await??;
         let crds: Api<CustomResourceDefinition> = Api::all(self.admin()?);
         let create = definitions.iter().map(|crd| {

@@ -10,6 +10,7 @@ mod start;
 mod state;
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -48,6 +49,13 @@ pub struct BedOptions {
     /// The second API server reaches etcd through a relay (see [`Bed::hold_watches`]).
     #[serde(default)]
     pub etcd_relay: bool,
+    /// etcd and API server listen on the loopback address of IPv6 alone, and Services have addresses of IPv6. Without KWOK, a
+    /// second API server and KubeVirt.
+    #[serde(default)]
+    pub ipv6: bool,
+    /// The minor version of Kubernetes, such as `1.34`; `None`: the one that the environment selects.
+    #[serde(default)]
+    pub kubernetes: Option<String>,
     /// Additional flags of the API server.
     pub api_server_args: Vec<String>,
     /// Additional flags of the second API server, after those.
@@ -67,10 +75,25 @@ impl Default for BedOptions {
             kubevirt: false,
             second_api_server: false,
             etcd_relay: false,
+            ipv6: false,
+            kubernetes: None,
             api_server_args: Vec::new(),
             second_api_server_args: Vec::new(),
             controller_manager_args: Vec::new(),
         }
+    }
+}
+
+impl BedOptions {
+    /// The address that everything listens on.
+    #[must_use]
+    pub const fn loopback(&self) -> IpAddr {
+        if self.ipv6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { IpAddr::V4(Ipv4Addr::LOCALHOST) }
+    }
+
+    /// As URLs name it.
+    pub(crate) fn host(&self, port: u16) -> String {
+        SocketAddr::new(self.loopback(), port).to_string()
     }
 }
 
@@ -96,7 +119,7 @@ pub struct Bed {
     options: BedOptions,
     ports: Ports,
     pki: Pki,
-    programs: Programs,
+    programs: Mutex<Programs>,
     admin: Identity,
     running: Mutex<BTreeMap<Component, Program>>,
     virt_handler: Mutex<Option<SimulatedVirtHandler>>,
@@ -139,13 +162,25 @@ impl Bed {
     /// The API server's address, `https://127.0.0.1:<port>`.
     #[must_use]
     pub fn server_url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.ports.server)
+        format!("https://{}", self.options.host(self.ports.server))
+    }
+
+    /// The address that everything listens on.
+    #[must_use]
+    pub const fn loopback(&self) -> IpAddr {
+        self.options.loopback()
+    }
+
+    /// See [`BedOptions::kubernetes`].
+    #[must_use]
+    pub fn kubernetes(&self) -> Option<&str> {
+        self.options.kubernetes.as_deref()
     }
 
     /// The address of the second API server (see [`BedOptions::second_api_server`]).
     #[must_use]
     pub fn second_server_url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.ports.second)
+        format!("https://{}", self.options.host(self.ports.second))
     }
 
     /// The bed's CA certificate, PEM.
@@ -254,13 +289,18 @@ impl Bed {
         self.launcher_image.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Those of the components that are started next.
+    fn programs(&self) -> Programs {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn plan(&self) -> Plan<'_> {
         Plan {
             dir: &self.dir,
             options: &self.options,
             ports: &self.ports,
             pki: &self.pki,
-            programs: &self.programs,
+            programs: self.programs(),
             launcher_image: self.launcher_image().clone(),
         }
     }

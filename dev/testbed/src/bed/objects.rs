@@ -69,7 +69,7 @@ impl Bed {
         identity: &super::Identity,
         args: impl IntoIterator<Item = A>,
     ) -> anyhow::Result<Output> {
-        let mut command = tokio::process::Command::new(&self.programs.kubernetes);
+        let mut command = tokio::process::Command::new(self.programs().kubernetes);
         command.arg("kubectl").args(args).kill_on_drop(true).stdin(std::process::Stdio::null());
         command.env("KUBECONFIG", identity.kubeconfig()).env("KUBECACHEDIR", self.dir.join("kubectl-cache"));
         command.output().await.context("running kubectl")

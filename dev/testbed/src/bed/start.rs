@@ -101,6 +101,17 @@ impl Bed {
         bail!("four times in a row another program took a port chosen for the test bed")
     }
 
+    /// The control plane of a record, for a process that has not started it. Dropping it stops nothing but what this process
+    /// has started there.
+    ///
+    /// # Errors
+    /// When its programs or its authority are not there.
+    pub async fn attach(state: &State) -> anyhow::Result<Self> {
+        let programs = built(&state.options).await?;
+        let pki = Pki::open(state.dir.join("pki"))?;
+        Self::assemble(state.dir.clone(), state.options.clone(), state.ports.clone(), pki, programs, false)
+    }
+
     fn prepare(dir: PathBuf, options: BedOptions, programs: Programs, keeper: bool) -> anyhow::Result<Self> {
         for name in ["logs", "kubeconfigs"] {
             fs::create_dir(dir.join(name)).context("creating the bed's directories")?;
@@ -121,7 +132,7 @@ impl Bed {
         programs: Programs,
         keeper: bool,
     ) -> anyhow::Result<Self> {
-        let server = format!("https://127.0.0.1:{}", ports.server);
+        let server = format!("https://{}", options.host(ports.server));
         let credential = Credential::Certificate(pki.client("admin", &["system:masters"])?);
         let admin = Identity::new(&dir, &server, pki.ca_pem(), "admin", &credential, "default")?;
         let hold = dir.join("keepers.lock");
@@ -136,7 +147,7 @@ impl Bed {
             options,
             ports,
             pki,
-            programs,
+            programs: Mutex::new(programs),
             admin,
             running: Mutex::default(),
             virt_handler: Mutex::default(),
@@ -168,7 +179,7 @@ impl Bed {
     async fn launch_components(&self, mut state: Option<&mut State>) -> anyhow::Result<()> {
         let end = Instant::now() + START;
         self.launch_one(Component::Etcd, state.as_deref_mut())?;
-        self.until(end, Component::Etcd, async || etcd_ready(self.ports.etcd).await.then_some(())).await?;
+        self.until(end, Component::Etcd, async || self.etcd_ready().await.then_some(())).await?;
         self.launch_one(Component::ApiServer, state.as_deref_mut())?;
         self.api_server_ready(end).await?;
         if self.options.etcd_relay {
@@ -292,6 +303,25 @@ impl Bed {
         self.start_api_server().await
     }
 
+    /// Stops an API server and starts that of another minor version of Kubernetes, such as `1.36`, on the same etcd and
+    /// port, as an upgrade of a cluster begins. Other components stay as they are; started again they are of that version.
+    ///
+    /// # Errors
+    /// When its program cannot be built, or it does not become ready.
+    pub async fn upgrade(&self, server: Component, version: &str) -> anyhow::Result<()> {
+        let url = match server {
+            Component::ApiServer => self.server_url(),
+            Component::SecondApiServer => self.second_server_url(),
+            other => bail!("{} is no API server", other.name()),
+        };
+        let options = BedOptions { kubernetes: Some(version.to_owned()), ..self.options.clone() };
+        let programs = built(&options).await?;
+        self.stop(server);
+        *self.programs.lock().unwrap_or_else(PoisonError::into_inner) = programs;
+        self.start_component(server)?;
+        self.server_ready(Instant::now() + START, server, &url).await
+    }
+
     /// Stops a component with SIGKILL.
     pub fn stop(&self, component: Component) {
         let program = self.running().remove(&component);
@@ -314,13 +344,16 @@ async fn built(options: &BedOptions) -> anyhow::Result<Programs> {
     static KUBERNETES: OnceLock<PathBuf> = OnceLock::new();
     static KWOK: OnceLock<PathBuf> = OnceLock::new();
     static KUBEVIRT: OnceLock<PathBuf> = OnceLock::new();
-    let (kwok, kubevirt) = (options.kwok, options.kubevirt);
+    let (kwok, kubevirt, version) = (options.kwok, options.kubevirt, options.kubernetes.clone());
     let find = move || {
         let once = |cell: &OnceLock<PathBuf>, find: fn() -> anyhow::Result<PathBuf>| match cell.get() {
             Some(path) => Ok(path.clone()),
             None => find().inspect(|path| drop(cell.set(path.clone()))),
         };
-        let kubernetes = once(&KUBERNETES, artifacts::kubernetes)?;
+        let kubernetes = match version {
+            Some(version) => artifacts::kubernetes_of(&version)?,
+            None => once(&KUBERNETES, artifacts::kubernetes)?,
+        };
         let kwok = kwok.then(|| once(&KWOK, artifacts::kwok)).transpose()?;
         let kubevirt = kubevirt.then(|| once(&KUBEVIRT, artifacts::kubevirt)).transpose()?;
         Ok(Programs { kubernetes, kwok, kubevirt })
@@ -328,12 +361,15 @@ async fn built(options: &BedOptions) -> anyhow::Result<Programs> {
     tokio::task::spawn_blocking(find).await.context("building the test bed's programs")?
 }
 
-/// etcd answers `/readyz` in plain HTTP on its client port.
-async fn etcd_ready(port: u16) -> bool {
-    let Ok(mut stream) = tokio::net::TcpStream::connect(("127.0.0.1", port)).await else { return false };
-    let mut answer = String::new();
-    let request = b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n";
-    stream.write_all(request).await.is_ok()
-        && stream.read_to_string(&mut answer).await.is_ok()
-        && answer.lines().next().is_some_and(|line| line.contains(" 200 "))
+impl Bed {
+    /// etcd answers `/readyz` in plain HTTP on its client port.
+    async fn etcd_ready(&self) -> bool {
+        let address = (self.loopback(), self.ports.etcd);
+        let Ok(mut stream) = tokio::net::TcpStream::connect(address).await else { return false };
+        let mut answer = String::new();
+        let request = b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n";
+        stream.write_all(request).await.is_ok()
+            && stream.read_to_string(&mut answer).await.is_ok()
+            && answer.lines().next().is_some_and(|line| line.contains(" 200 "))
+    }
 }

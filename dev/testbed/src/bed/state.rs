@@ -20,12 +20,15 @@ pub struct State {
     pub(crate) ports: Ports,
     /// Its processes.
     pub processes: BTreeMap<Component, ProcessId>,
+    /// What runs Sluice and the simulated node agents on it.
+    #[serde(default)]
+    pub agent: Option<ProcessId>,
 }
 
 impl State {
     pub(crate) fn new(bed: &Bed) -> Self {
         let (options, ports) = (bed.options.clone(), bed.ports.clone());
-        Self { dir: bed.dir.clone(), options, ports, processes: BTreeMap::new() }
+        Self { dir: bed.dir.clone(), options, ports, processes: BTreeMap::new(), agent: None }
     }
 
     /// Directory of the persistent bed of a name: `<cache>/beds/<name>`.
@@ -64,6 +67,36 @@ impl State {
     /// Adds a process; written at once, so that an interrupted start can be cleaned up.
     pub(crate) fn record(&mut self, component: Component, process: ProcessId) -> anyhow::Result<()> {
         self.processes.insert(component, process);
+        self.save()
+    }
+
+    /// Ends the agent there was, if there was one, and remembers that there is none.
+    ///
+    /// # Errors
+    /// When it does not end, or the record cannot be written.
+    pub async fn end_agent(&mut self) -> anyhow::Result<()> {
+        if let Some(agent) = self.agent.take() {
+            agent.end().await.context("stopping what runs on the bed")?;
+        }
+        self.save()
+    }
+
+    /// Remembers what runs on the bed, to be ended with it.
+    ///
+    /// # Errors
+    /// When there is no such process, or the record cannot be written.
+    pub fn set_agent(&mut self, pid: u32) -> anyhow::Result<()> {
+        self.agent = Some(ProcessId::of(pid)?);
+        self.save()
+    }
+
+    /// Whether the bed has KubeVirt.
+    #[must_use]
+    pub const fn has_kubevirt(&self) -> bool {
+        self.options.kubevirt
+    }
+
+    fn save(&self) -> anyhow::Result<()> {
         let (fresh, path) = (self.dir.join("state.json.new"), self.dir.join("state.json"));
         fs::write(&fresh, serde_json::to_vec_pretty(self)?).context("writing the bed's state")?;
         fs::rename(&fresh, &path).context("writing the bed's state")
@@ -78,7 +111,7 @@ impl State {
     /// The API server's address.
     #[must_use]
     pub fn server_url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.ports.server)
+        format!("https://{}", self.options.host(self.ports.server))
     }
 
     /// The administrator's kubeconfig.
@@ -93,6 +126,9 @@ impl State {
     /// # Errors
     /// When a process does not end or the directory cannot be removed.
     pub async fn stop(&self) -> anyhow::Result<()> {
+        if let Some(agent) = &self.agent {
+            agent.end().await.context("stopping what runs on the bed")?;
+        }
         for component in self.processes.keys().rev() {
             if let Some(process) = self.processes.get(component) {
                 process.kill().await.with_context(|| format!("stopping {}", component.name()))?;

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::json;
-use sluice_testbed::{Bed, BedOptions, Component, wait};
+use sluice_testbed::{Bed, BedOptions, Component, State, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -53,6 +53,30 @@ async fn two_beds_side_by_side_are_gone_afterwards() {
             assert!(!process.is_alive(), "{} still runs", component.name());
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bed_that_stays_is_taken_over_by_a_process_that_has_not_started_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("stays");
+    let options = BedOptions { kwok: false, scheduler: false, ..BedOptions::default() };
+    drop(Bed::start_persistent(dir.clone(), options).await.unwrap());
+    let mut state = State::load(&dir).unwrap();
+    let bed = Bed::attach(&state).await.unwrap();
+    let namespace = bed.namespace("taken-over", &[]).await.unwrap();
+    let tenant = bed.tenant(&namespace).await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(tenant.client().unwrap(), &namespace.name);
+    assert!(pods.list(&ListParams::default()).await.unwrap().items.is_empty());
+    drop(bed);
+    assert!(state.processes.values().all(sluice_testbed::process::ProcessId::is_alive));
+
+    let mut agent = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    state.set_agent(agent.id()).unwrap();
+    let state = State::load(&dir).unwrap();
+    let waiting = std::thread::spawn(move || agent.wait().unwrap());
+    state.stop().await.unwrap();
+    assert!(!waiting.join().unwrap().success(), "what runs on the bed ends with it");
+    assert!(!dir.exists() && !state.processes.values().any(sluice_testbed::process::ProcessId::is_alive));
 }
 
 #[tokio::test(flavor = "multi_thread")]

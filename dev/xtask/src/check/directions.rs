@@ -11,21 +11,15 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("sluice-api", &["sluice-engine"]),
     // Knows Kubernetes and no quota.
     ("sluice-runtime", &[]),
-    ("sluice-index", &["sluice-api", "sluice-engine"]),
+    // Holds what watches show, and asks nothing.
+    ("sluice-index", &["sluice-api", "sluice-engine", "sluice-runtime"]),
     // Head-room: made by the webhook for a target pod, swept by a controller.
-    ("sluice-window", &["sluice-api", "sluice-engine", "sluice-index", "sluice-runtime"]),
+    ("sluice-headroom", &["sluice-api", "sluice-engine", "sluice-index", "sluice-runtime"]),
     ("sluice-operator", &["sluice-api", "sluice-engine", "sluice-runtime"]),
-    ("sluice-webhook", &["sluice-api", "sluice-engine", "sluice-window", "sluice-index", "sluice-runtime"]),
+    ("sluice-webhook", &["sluice-api", "sluice-engine", "sluice-headroom", "sluice-index", "sluice-runtime"]),
     (
         "sluice-controllers",
-        &[
-            "sluice-api",
-            "sluice-engine",
-            "sluice-window",
-            "sluice-index",
-            "sluice-runtime",
-            "sluice-operator",
-        ],
+        &["sluice-api", "sluice-engine", "sluice-index", "sluice-runtime", "sluice-operator"],
     ),
     (
         "sluice",
@@ -33,7 +27,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
             "sluice-api",
             "sluice-controllers",
             "sluice-engine",
-            "sluice-window",
+            "sluice-headroom",
             "sluice-index",
             "sluice-runtime",
             "sluice-operator",
@@ -111,6 +105,7 @@ mod tests {
             ("sluice-engine", "tokio", false),
             ("sluice-runtime", "sluice-engine", true),
             ("sluice-webhook", "sluice-controllers", true),
+            ("sluice-controllers", "sluice-headroom", true),
             ("sluice", "sluice-testbed", true),
             ("sluice-new", "serde", false),
         ] {

@@ -1,11 +1,12 @@
-//! `xtask check`: rules about dependencies of crates and of modules, about the width of lines, and that what the
-//! documentation points to exists: files, headings and tests. What a crate of ours may use and the features of others are
-//! checked here, the rest of the dependencies by cargo-deny.
+//! `xtask check`: rules about dependencies of crates and of modules, about the width of lines, that what the documentation
+//! points to exists (files, headings and tests), and that CRDs accept what they accepted. What a crate of ours may use and
+//! the features of others are checked here, the rest of the dependencies by cargo-deny.
 
 mod architecture;
 mod circles;
 mod columns;
 mod conformance;
+mod definitions;
 mod deny;
 mod directions;
 mod features;
@@ -20,6 +21,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     directions::check()?;
     circles::check()?;
     columns::check()?;
+    definitions::check()?;
     features::check()?;
     deny::check()
 }

@@ -15,9 +15,9 @@ use sluice_api::{WebhookEntry, names};
 use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies, mutating, validating};
 
 use super::observe::{Configuration, Fixed, Identity, Kind, World};
-use super::owner::Owner;
 use super::plan::plan;
 use super::step::Step;
+use crate::owner::Owner;
 
 mod aks;
 mod owners;

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use sluice_operator::InstallOptions;
 
 use super::super::observe::{Identity, Kind, World};
-use super::super::owner::Owner;
 use super::super::plan::{Plan, plan};
 use super::super::step::Step;
 use super::{GATE, LOCK, carry_out, entries, operations, planned, role, seen, world};
+use crate::owner::Owner;
 
 /// What the plan knows of every object that exists.
 fn identities(world: &mut World) -> Vec<&mut Identity> {

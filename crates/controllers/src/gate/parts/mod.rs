@@ -12,6 +12,7 @@ pub mod machines;
 pub mod managed_statuses;
 pub mod migrations;
 pub mod owners;
+pub mod pauses;
 pub mod platform;
 pub mod pod_stages;
 pub mod quota_checks;

@@ -15,7 +15,7 @@ use crate::gate::config::Moment;
 pub enum Listed {
     /// The quotas of one namespace.
     Namespace(NamespaceId),
-    /// Those of the cluster.
+    /// Those of the cluster, by their watch.
     Cluster,
     /// All namespaces, and the configurations.
     Targets,

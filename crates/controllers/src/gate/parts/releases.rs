@@ -4,11 +4,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::{NamespaceId, Version};
+use sluice_index::{NamespaceId, Namespaces, Version};
 
 use crate::gate::backoff::{FIRST_RETRY_MS, backoff_ms, delay_ms};
 use crate::gate::config::Moment;
 use crate::gate::parts::turns::Turns;
+
+/// With more namespaces that have requests or are slow than these, those that have gone are dropped.
+const MANY: usize = 1_024;
 
 /// The requests of one namespace.
 #[derive(Debug, Default)]
@@ -125,10 +128,13 @@ impl Releases {
     }
 
     /// Whether the pod's namespace is slow from now on: the request that is in flight was done, or not answered in time.
-    pub fn note_speed(&mut self, pod: &Uid, is_slow: bool) {
+    pub fn note_speed(&mut self, pod: &Uid, is_slow: bool, namespaces: &Namespaces) {
         let places = self.in_flight.get(pod).and_then(|namespace| self.places.get_mut(namespace));
         if let Some(places) = places {
             places.is_slow = is_slow;
+        }
+        if self.places.len() > MANY {
+            self.places.retain(|namespace, it| it.in_flight > 0 || namespaces.get(*namespace).is_some());
         }
     }
 

@@ -67,6 +67,7 @@ impl State {
             Ok(quotas) => {
                 self.writes.mark_all(&quotas);
                 self.stages.wait(id, record, self.payer(record), quotas);
+                self.pauses.wait(record.namespace, &record.wait_key(), id);
             }
             Err(stage) => {
                 if matches!(stage, Stage::Free { awaited: 0, .. }) {
@@ -99,7 +100,8 @@ impl State {
             // Whatever quotas there are, seen or not.
             return Err(Stage::Free { awaited: 0, serial: 0 });
         }
-        if let Some(invalid) = self.invalid_quota(record.namespace) {
+        let has_pause = self.has_pause(record.namespace);
+        if let Some(invalid) = self.invalid_quota(record.namespace).filter(|_| !has_pause) {
             return Err(Stage::Stuck(Stuck::InvalidQuota(invalid)));
         }
         if let Some(field) = &record.unreadable {

@@ -36,15 +36,10 @@ impl State {
 
     /// A cluster quota was added or modified.
     pub fn apply_cluster_quota(&mut self, wire: &AcrqWire, now: Moment) {
-        self.see_cluster_quota(wire, Source::Watch, now);
-    }
-
-    /// A cluster quota is this, by the watch or an answer.
-    pub(super) fn see_cluster_quota(&mut self, wire: &AcrqWire, by: Source, now: Moment) {
         if let Some(old) = self.quotas.replaced_by_cluster(wire) {
             self.forget_quota(old, now);
         }
-        let change = self.quotas.upsert_cluster(wire, by, &mut self.namespaces);
+        let change = self.quotas.upsert_cluster(wire, &mut self.namespaces);
         match change.quota {
             QuotaChange::Added(id) => {
                 self.open_ledger(id);

@@ -19,26 +19,31 @@ impl State {
         // The wait of a pod that is older than this process begins when this process first sees the pod.
         let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
         for decision in self.stages.queue_mut().decide(patience, LOOKS) {
-            match decision {
-                Decision::Release { pod, charge, quotas } if self.is_paid_for(pod, &charge, &quotas) => {
-                    self.stages.decide(pod, charge, Arc::clone(&quotas), 0);
-                    self.enqueue_release(pod);
-                    // How many pods are held may be stated.
-                    self.writes.mark_all(&quotas);
-                }
-                Decision::Release { pod, charge, quotas } => {
-                    let lists = self.lists_to_await(&quotas);
-                    let records = u32::try_from(quotas.len() + lists.len()).unwrap_or(u32::MAX);
-                    let serial = self.stages.decide(pod, charge, Arc::clone(&quotas), records);
-                    for quota in quotas.iter() {
-                        self.writes.charge(*quota, pod, serial);
-                    }
-                    for listed in lists {
-                        self.checks.wait(listed, (pod, serial));
-                    }
-                }
-                Decision::Held(class) => self.on_class_held(class, now),
+            self.on_decision(decision, now);
+        }
+        self.let_paused_go(now);
+    }
+
+    pub(super) fn on_decision(&mut self, decision: Decision, now: Moment) {
+        match decision {
+            Decision::Release { pod, charge, quotas } if self.is_paid_for(pod, &charge, &quotas) => {
+                self.stages.decide(pod, charge, Arc::clone(&quotas), 0);
+                self.enqueue_release(pod);
+                // How many pods are held may be stated.
+                self.writes.mark_all(&quotas);
             }
+            Decision::Release { pod, charge, quotas } => {
+                let lists = self.lists_to_await(&quotas);
+                let records = u32::try_from(quotas.len() + lists.len()).unwrap_or(u32::MAX);
+                let serial = self.stages.decide(pod, charge, Arc::clone(&quotas), records);
+                for quota in quotas.iter() {
+                    self.writes.charge(*quota, pod, serial);
+                }
+                for listed in lists {
+                    self.checks.wait(listed, (pod, serial));
+                }
+            }
+            Decision::Held(class) => self.on_class_held(class, now),
         }
     }
 

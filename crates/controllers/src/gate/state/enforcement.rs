@@ -1,5 +1,5 @@
 //! Quotas that do not limit what their keys promise: about pods that are not gated, since their namespace is not targeted or
-//! is exempt, and about ResourceClaims. They are told so.
+//! is exempt, about pods of [paused](super::pauses) namespaces, and about ResourceClaims. They are told so.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,10 +31,11 @@ impl State {
         compiled: &CompiledQuota,
         mut target: StatusTarget,
     ) -> StatusTarget {
-        target.unenforced = match kind {
+        let ungated = match kind {
             QuotaKind::Namespace => self.unenforced(quota, compiled),
             QuotaKind::Cluster => self.unenforced_in_cluster(quota, compiled),
         };
+        target.unenforced = ungated.or_else(|| self.unenforced_while_paused(kind, quota, compiled));
         if let Some(told) = claims_uncounted(kind, compiled, &self.claimed_resources) {
             let separator = if target.uncounted.is_empty() { "" } else { "; " };
             target.uncounted = format!("{}{separator}{told}", target.uncounted);

@@ -31,7 +31,9 @@ impl State {
             return Ok(ALLOWED);
         }
         let after = &change.after;
-        if let Some(invalid) = self.invalid_quota(namespace).filter(|_| self.takes_more(id, after)) {
+        let has_pause = self.has_pause(namespace);
+        let invalid = self.invalid_quota(namespace).filter(|_| !has_pause && self.takes_more(id, after));
+        if let Some(invalid) = invalid {
             return Err(Judgement::Refused(self.invalid_message(invalid)));
         }
         let wanted = self.pod_growth.wanted(&id).cloned().unwrap_or_default().and(after);
@@ -46,14 +48,19 @@ impl State {
         }
         let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
         if change.dry_run {
-            let fits = self.stages.queue().can_grow(&more, patience);
+            let fits = if has_pause { Ok(()) } else { self.stages.queue().can_grow(&more, patience) };
             return fits.map(|()| ALLOWED).map_err(|reason| self.refusal(namespace, &reason));
         }
         if more.is_empty() && held.is_none() {
             return Ok(ALLOWED);
         }
-        let grown = self.stages.queue_mut().grow(namespace.share(), &more, patience);
-        grown.map_err(|reason| self.refusal(namespace, &reason))?;
+        let queue = self.stages.queue_mut();
+        if has_pause {
+            queue.let_grow(namespace.share(), &more);
+        } else {
+            let grown = queue.grow(namespace.share(), &more, patience);
+            grown.map_err(|reason| self.refusal(namespace, &reason))?;
+        }
         let until_ms = now.mono_ms + self.config.admission_life_ms;
         let want = Want { version: change.before.version, until_ms, wanted, known: Wanted::default() };
         self.admissions.hold(id, namespace.share(), parts);

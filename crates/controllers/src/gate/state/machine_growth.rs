@@ -53,7 +53,9 @@ impl State {
         }
         let wanted = Arc::new(known.max(&asked));
         let more = self.missing(&owner, &wanted);
-        if let Some(invalid) = self.invalid_quota(namespace).filter(|_| !known.covers(&asked)) {
+        let has_pause = self.has_pause(namespace);
+        let invalid = self.invalid_quota(namespace).filter(|_| !has_pause && !known.covers(&asked));
+        if let Some(invalid) = invalid {
             return Err(Judgement::Refused(self.invalid_message(invalid)));
         }
         if more.iter().any(|(quota, _, _)| self.stages.queue().rests(*quota)) {
@@ -61,7 +63,7 @@ impl State {
         }
         let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
         let charges: Vec<_> = more.iter().map(|(quota, charge, _)| (*quota, charge.clone())).collect();
-        let fits = self.stages.queue().can_grow(&charges, patience);
+        let fits = if has_pause { Ok(()) } else { self.stages.queue().can_grow(&charges, patience) };
         fits.map_err(|reason| self.refusal(namespace, &reason))?;
         if change.dry_run {
             return Ok(ALLOWED);

@@ -18,6 +18,7 @@ impl State {
         for id in self.namespaces.end_list() {
             self.on_namespace_changed(id, true, now);
         }
+        self.forget_pauses_of_gone();
     }
 
     /// A namespace was added or modified.
@@ -31,6 +32,7 @@ impl State {
         } else if change.is_retargeted {
             self.reclassify_gated(change.id, now);
         }
+        self.see_pause(change.id, &wire.metadata, now);
     }
 
     /// A namespace was deleted.
@@ -38,6 +40,7 @@ impl State {
         if let Some(id) = self.namespaces.remove(wire.metadata.name.as_deref().unwrap_or_default()) {
             self.on_namespace_changed(id, true, now);
         }
+        self.forget_pauses_of_gone();
     }
 
     /// Cluster quotas may select it, or not any more: that matters to all its pods.
@@ -81,7 +84,8 @@ impl State {
         }
     }
 
-    fn gated(&self, namespace: NamespaceId) -> Vec<PodId> {
+    /// Those whose gate nobody is removing.
+    pub(super) fn gated(&self, namespace: NamespaceId) -> Vec<PodId> {
         let is_in_flight = |record: &PodRecord| self.releases.is_in_flight(&record.uid);
         let is_gated = |id: &PodId| {
             matches!(self.stages.get(*id), Stage::Waiting(_) | Stage::Stuck(_) | Stage::Free { .. })

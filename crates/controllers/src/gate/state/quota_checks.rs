@@ -2,15 +2,15 @@
 //!
 //! Pods and quotas come by different watches, so a quota that was created before a pod may be seen after it. The record of a
 //! charge in a quota of the namespace shows that the watch of these has come that far
-//! ([`Confirmations`](crate::gate::parts::confirmations::Confirmations)). Where there is no such charge, and for cluster
-//! quotas, the quotas are read once more, after the decision and before the pod goes. A pod that adds nothing to what its
-//! owner is charged needs neither.
+//! ([`Confirmations`](crate::gate::parts::confirmations::Confirmations)). Where there is no such charge the quotas are read
+//! once more, after the decision and before the pod goes; and the watch of cluster quotas has to come to the present. A pod
+//! that adds nothing to what its owner is charged needs neither.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use sluice_engine::{PodId, QuotaId, QuotaSet};
-use sluice_index::{AcrqWire, ArqWire, NamespaceId, Source};
+use sluice_index::{ArqWire, NamespaceId, Source};
 use smallvec::SmallVec;
 
 use super::{State, uid_of};
@@ -67,7 +67,7 @@ impl State {
         let mut namespaces = Vec::new();
         for listed in self.checks.begin_wanted(now, is_put_off) {
             match listed {
-                Listed::Cluster => actions.push(Action::ListClusterQuotas),
+                Listed::Cluster => actions.push(Action::CatchUpClusterQuotas),
                 Listed::Targets => actions.push(Action::ListTargets),
                 Listed::Namespace(id) => match self.namespaces.get(id) {
                     Some(namespace) => namespaces.push((id, Arc::clone(&namespace.name))),
@@ -96,18 +96,6 @@ impl State {
         }
         for listed in lists {
             self.on_checked(listed);
-        }
-    }
-
-    pub(super) fn on_cluster_listed(&mut self, answer: Answer<Vec<AcrqWire>>, now: Moment) {
-        let quotas = self.take_list(&[Listed::Cluster], answer, now);
-        for quota in quotas.iter().flatten() {
-            if self.checks.is_to_apply(Listed::Cluster, &uid_of(&quota.metadata)) {
-                self.see_cluster_quota(quota, Source::Answer, now);
-            }
-        }
-        if quotas.is_some() {
-            self.on_checked(Listed::Cluster);
         }
     }
 

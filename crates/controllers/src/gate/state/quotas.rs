@@ -121,9 +121,10 @@ impl State {
 
     pub(super) fn forget_quota(&mut self, id: QuotaId, now: Moment) {
         let namespaces = self.namespaces_of(id);
-        if let Some(quota) = self.quotas.remove(id, &mut self.namespaces) {
-            let listed = quota.namespace().map_or(Listed::Cluster, Listed::Namespace);
-            self.checks.note_gone(listed, &quota.uid);
+        if let Some(quota) = self.quotas.remove(id, &mut self.namespaces)
+            && let Some(namespace) = quota.namespace()
+        {
+            self.checks.note_gone(Listed::Namespace(namespace), &quota.uid);
         }
         self.drop_quota(id, &namespaces);
         self.reclassify_each(namespaces, now);

@@ -47,7 +47,8 @@ impl State {
 
     pub(super) fn on_released(&mut self, id: PodId, uid: &Uid, answer: Answer<PodWire>, now: Moment) {
         if let Answer::Done(_) | Answer::Unknown(_) = answer {
-            self.releases.note_speed(uid, matches!(answer, Answer::Unknown(_)));
+            let is_slow = matches!(answer, Answer::Unknown(_));
+            self.releases.note_speed(uid, is_slow, &self.namespaces);
         }
         let Some(namespace) = self.pods.get(id).filter(|record| record.uid == *uid).map(|it| it.namespace)
         else {

@@ -1,8 +1,8 @@
 //! Work that is bounded however much there is to do.
 
-use sluice_index::{PodWire, Targeting};
+use sluice_index::{NamespaceWire, PodWire, Targeting};
 
-use super::server::wire;
+use super::server::{is_gated, wire};
 use super::stories::{Story, at};
 use crate::gate::{Action, Answer, Judgement, Outcome, Release};
 
@@ -48,11 +48,15 @@ fn untargeted(namespaces: &[&str]) -> Story {
     let nowhere =
         Targeting::new(kube::core::Expression::Exists("nowhere".to_owned()).into(), super::own_namespace());
     story.state.retarget(nowhere, at(0));
-    for namespace in namespaces {
-        let metadata = serde_json::json!({"name": namespace, "uid": namespace, "resourceVersion": "2"});
-        story.state.apply_namespace(&wire(serde_json::json!({ "metadata": metadata })), at(0));
+    for name in namespaces {
+        story.state.apply_namespace(&namespace(name), at(0));
     }
     story
+}
+
+fn namespace(name: &str) -> NamespaceWire {
+    let metadata = serde_json::json!({"name": name, "uid": name, "resourceVersion": "2"});
+    wire(serde_json::json!({ "metadata": metadata }))
 }
 
 fn gated(namespace: &str, n: usize) -> PodWire {
@@ -98,6 +102,25 @@ fn a_pod_that_is_deleted_while_its_release_hangs_keeps_its_place() {
         story.state.on_outcome(Outcome::Released(release.pod, release.uid, Answer::Stale(None)), at(2));
     }
     assert_eq!(releases(&mut story, 2).len(), 32);
+}
+
+/// What its requests occupy is nothing of another namespace's.
+#[test]
+fn a_new_namespace_has_places_of_its_own_whichever_one_has_ended() {
+    let mut story = untargeted(&["slow"]);
+    for n in 0..100 {
+        story.state.apply_pod(&gated("slow", n), at(0));
+    }
+    assert_eq!(releases(&mut story, 0).len(), 32);
+    for n in 0..100 {
+        story.state.delete_pod(&gated("slow", n));
+    }
+    story.state.delete_namespace(&namespace("slow"), at(1));
+    story.state.apply_namespace(&namespace("new"), at(2));
+    for n in 0..100 {
+        story.state.apply_pod(&gated("new", n), at(2));
+    }
+    assert_eq!(releases(&mut story, 1_001).len(), 16, "all that are left of 48");
 }
 
 /// An admission webhook of its own may make all updates of a namespace slow.
@@ -147,7 +170,7 @@ fn gated_pods_are_not_let_go_by_a_late_view_of_their_namespace() {
     assert_eq!(lists(&story.state.plan(at(100))), 1, "for all of them");
     assert_eq!(lists(&story.state.plan(at(110))), 0);
     let namespace = serde_json::json!({
-        "name": super::server::NAMESPACE, "uid": "n", "resourceVersion": "2", "labels": {"gate": ""},
+        "name": super::team::NAMESPACE, "uid": "n", "resourceVersion": "2", "labels": {"gate": ""},
     });
     story.state.apply_namespace(&wire(serde_json::json!({ "metadata": namespace })), at(120));
     story.state.on_outcome(Outcome::TargetsListed, at(120));
@@ -167,7 +190,7 @@ fn an_edit_of_a_quota_is_worked_off_some_pods_at_a_time_and_nothing_is_decided_b
     assert_eq!(story.gated().len(), 50);
     story.server.delete_pod("p000");
     story.server.change_meaning();
-    let running = story.server.pods.values().filter(|pod| !pod.gated).count();
+    let running = story.server.pods().filter(|(_, pod)| !is_gated(pod)).count();
     story.see_all(at(100));
     for _ in 0..13 {
         let (asked, _): (Vec<_>, Vec<_>) = story
@@ -186,8 +209,8 @@ fn an_edit_of_a_quota_is_worked_off_some_pods_at_a_time_and_nothing_is_decided_b
     );
     story.run(at(200));
     assert_eq!(story.server.taken(), 100, "the room of both pods was given away once");
-    let quota = story.server.quota.clone().unwrap();
-    assert_eq!((quota.status, quota.used_pods), (Some(("100m".into(), "100m".into())), Some("100".into())));
+    assert_eq!(story.server.status(), Some(("100m", "100m")));
+    assert_eq!(story.server.quota().unwrap()["status"]["used"]["pods"], "100");
     assert_eq!(running, 99);
 }
 

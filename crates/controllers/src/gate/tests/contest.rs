@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use super::server::{Change, Server, wire};
+use super::server::wire;
 use super::stories::{Story, at};
+use super::team;
 use crate::gate::{Action, Answer, GateEvent, Outcome, RecordedObject, Regarding};
 
 fn of_quotas(story: &Story) -> Vec<&GateEvent> {
@@ -13,8 +14,8 @@ fn of_quotas(story: &Story) -> Vec<&GateEvent> {
 /// Another writes the status, under this name.
 fn overwrite(story: &mut Story, used: u64, manager: &str) {
     story.server.scribble_status(used);
-    let Some(Change::Quota(quota)) = story.server.log.last_mut() else { unreachable!() };
-    quota["metadata"]["managedFields"] = json!([
+    let quota = story.server.log.last_mut().unwrap();
+    quota.object["metadata"]["managedFields"] = json!([
         {"manager": "sluice-controller", "subresource": "status", "time": "2026-01-01T00:00:01Z"},
         {"manager": "kubectl", "time": "2026-01-01T00:00:03Z"},
         {"manager": manager, "subresource": "status", "time": "2026-01-01T00:00:02Z"},
@@ -58,8 +59,7 @@ fn another_writer_of_the_status_is_named_and_answered_ever_more_slowly() {
     );
     // It ends, and what is right comes back.
     story.run(at(700_000));
-    let status = story.server.quota.as_ref().unwrap().status.clone().unwrap();
-    assert_ne!(status.1, "777m");
+    assert_ne!(story.server.used(), "777m");
     // What is edited long after that is put right at once again.
     story.server.create_pod("a", 100, 0);
     for ms in [1_400_000, 1_400_100] {
@@ -67,7 +67,7 @@ fn another_writer_of_the_status_is_named_and_answered_ever_more_slowly() {
         overwrite(&mut story, 777, "kubectl");
     }
     story.run(at(1_400_200));
-    assert_ne!(story.server.quota.as_ref().unwrap().status.clone().unwrap().1, "777m");
+    assert_ne!(story.server.used(), "777m");
 }
 
 #[test]
@@ -78,8 +78,7 @@ fn a_status_that_was_edited_once_is_put_right_at_once_and_nothing_is_told() {
     story.run(at(0));
     overwrite(&mut story, 777, "kubectl");
     story.run(at(100));
-    let status = story.server.quota.as_ref().unwrap().status.clone().unwrap();
-    assert_ne!(status.1, "777m");
+    assert_ne!(story.server.used(), "777m");
     assert_eq!(of_quotas(&story), Vec::<&GateEvent>::new());
 }
 
@@ -110,7 +109,7 @@ fn a_status_that_is_not_stored_as_it_is_written_is_written_ever_more_slowly() {
                 Action::Record(record) => {
                     writes += 1;
                     story.server.record(&record);
-                    let mut quota = Server::quota_json(story.server.quota.as_ref().unwrap());
+                    let mut quota = story.server.quota().unwrap().clone();
                     quota["status"].as_object_mut().unwrap().remove("requests");
                     let answer = Answer::Done(RecordedObject::Quota(wire(quota)));
                     story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, answer), at(ms));
@@ -133,8 +132,7 @@ fn a_conflict_with_something_older_is_tried_again_ever_later() {
     story.server.set_hard(1000);
     story.run(at(0));
     story.run(at(100));
-    let quota = story.server.quota.as_mut().unwrap();
-    quota.version = 1;
+    story.server.objects.get_mut(&team::quota()).unwrap()["metadata"]["resourceVersion"] = json!("1");
     story.server.create_pod("a", 100, 0);
     story.see_all(at(200));
     let mut conflicts = 0;

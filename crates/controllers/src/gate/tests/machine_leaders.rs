@@ -1,14 +1,16 @@
 //! VMs that are plugged in while leaders change: what one has admitted, its successor honours.
 
 use proptest::prelude::*;
+use serde_json::Value;
 use sluice_engine::Quantity;
 use sluice_engine::vm::Calculator;
-use sluice_index::VmiWire;
 
-use super::server::Change;
-use super::step::{Fault, Step, Trouble, Watch};
+use super::server::{Kind, key, uid};
+use super::step::{Fault, Step, Trouble, answers, crashes, deliveries, waits};
+use super::team::NAMESPACE;
+use super::trace::Trace;
 use super::vms::{Admitted, Committed, REQUEST_MS, Update, VMS, VmMove, Vms};
-use super::world::{Request, World};
+use super::world::{Request, TEAM, World};
 use crate::gate::{Action, Asked, Judgement, Ticket};
 
 /// An update of a VM, and the process that was asked about it.
@@ -19,37 +21,33 @@ pub struct Plug {
 }
 
 #[derive(Clone, Debug)]
-enum Move {
+pub enum Move {
     Step(Step),
     Vm(VmMove),
     /// The VM is to have so many CPUs: this process is asked.
-    Want(bool, u8, u32),
+    Want(u8, u8, u32),
     /// A request that was allowed is done, or made again if the VM has changed meanwhile.
     Commit(u8),
 }
 
-fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let fault = prop_oneof![
-        8 => Just(Fault::None), 1 => Just(Fault::AnswerLost), 1 => Just(Fault::RequestLost), 1 => Just(Fault::Late),
-        1 => Just(Fault::Refused), 1 => Just(Fault::Busy)
-    ];
-    let watch = prop::sample::select(&Watch::ALL[..]);
+/// What matters here.
+const WATCHED: &[Kind] = &[Kind::Pod, Kind::Quota, Kind::Machine];
+
+pub fn moves() -> impl Strategy<Value = Vec<Move>> {
     let step = prop_oneof![
-        2 => (0..3u8, 1..30u64).prop_map(|(pod, size)| Step::Create { pod, milli_cpu: size * 20, priority: 0 }),
-        1 => (0..3u8).prop_map(|pod| Step::Finish { pod }),
-        1 => (0..3u8).prop_map(|pod| Step::Delete { pod }),
-        20 => (any::<bool>(), watch, 1..6u8).prop_map(|(replica, watch, count)| Step::Deliver { replica, watch, count }),
-        20 => (any::<u8>(), fault).prop_map(|(at, fault)| Step::Answer { at, fault }),
-        1 => any::<bool>().prop_map(|replica| Step::Relist { replica }),
-        1 => any::<bool>().prop_map(|replica| Step::Crash { replica }),
-        2 => any::<bool>().prop_map(|replica| Step::Lead { replica }),
-        4 => (1..3000u64).prop_map(|ms| Step::Wait { ms }),
-        1 => (20_000..70_000u64).prop_map(|ms| Step::Wait { ms }),
+        2 => (0..3u8, 1..30u64).prop_map(|(pod, size)| Step::Create((0, pod), size * 20, 0)),
+        1 => (0..3u8).prop_map(|pod| Step::Finish((0, pod))),
+        1 => (0..3u8).prop_map(|pod| Step::Delete((0, pod))),
+        20 => deliveries(WATCHED),
+        20 => answers(),
+        1 => any::<u8>().prop_map(|replica| Step::Relist(replica, Kind::Pod)),
+        3 => crashes(),
+        5 => waits(),
     ];
     let one = prop_oneof![
         30 => step.prop_map(Move::Step),
         14 => super::vms::moves().prop_map(Move::Vm),
-        6 => (any::<bool>(), 0..VMS, 1..4u32).prop_map(|(replica, vm, wanted)| Move::Want(replica, vm, wanted)),
+        6 => (any::<u8>(), 0..VMS, 1..4u32).prop_map(|(replica, vm, wanted)| Move::Want(replica, vm, wanted)),
         6 => any::<u8>().prop_map(Move::Commit),
     ];
     prop::collection::vec(one, 20..250)
@@ -57,10 +55,10 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 
 impl World {
     fn counting(trouble: Trouble, calculator: Calculator) -> Self {
-        let mut world = Self::new(trouble);
+        let mut world = Self::new(&TEAM, trouble);
         let vms = Vms::counted_by(calculator);
         world.server.set_hard(5 * vms.of_a_cpu());
-        world.highest_hard = 5 * vms.of_a_cpu();
+        world.highest = vec![5 * vms.of_a_cpu()];
         let now = world.moment();
         for replica in &mut world.replicas {
             vms.tell(&mut replica.state, now);
@@ -79,9 +77,7 @@ impl World {
     }
 
     fn go_on(&mut self, one: &Move) {
-        if std::env::var_os("SIM_TRACE").is_some() {
-            eprintln!("{}ms {one:?}", self.now_ms);
-        }
+        self.say(one);
         match one {
             Move::Step(step) => return self.step(step),
             Move::Vm(step) => {
@@ -92,15 +88,20 @@ impl World {
             }
             Move::Want(replica, vm, wanted) => {
                 let update = self.server.vms.as_ref().unwrap().update(*vm, *wanted, self.now_ms);
-                self.plug(usize::from(*replica), update);
+                self.plug(usize::from(*replica) % self.replicas.len(), update);
             }
             Move::Commit(choice) => self.commit_plug(usize::from(*choice)),
         }
         self.plan();
     }
 
-    fn show(&mut self, vmi: VmiWire, is_there: bool) {
-        self.server.log.push(if is_there { Change::Machine(vmi) } else { Change::MachineGone(vmi) });
+    fn show(&mut self, vmi: Value, is_there: bool) {
+        let key = key(Kind::Machine, NAMESPACE, uid(&vmi));
+        if is_there {
+            self.server.show(&key, vmi);
+        } else {
+            self.server.delete(&key);
+        }
     }
 
     /// What is refused, or not decided, ends here.
@@ -138,42 +139,39 @@ impl World {
             return;
         }
         let Plug { update, replica, .. } = self.plugs.remove(allowed[choice % allowed.len()]);
-        let before = self.server.taken();
+        let before = self.taken();
         match self.with_vms(|vms, _| vms.commit(&update)) {
-            Committed::Done(vmi) => self.show(*vmi, true),
+            Committed::Done(vmi) => self.show(vmi, true),
             Committed::Changed => {
                 let update = self.server.vms.as_ref().unwrap().again(&update);
                 return self.plug(replica, update);
             }
             Committed::Failed => return,
         }
-        let after = self.server.taken();
-        let most = self.highest_hard;
-        assert!(after <= before.max(most), "{after}m are plugged in where at most {most}m may be taken");
+        self.check_room(&before);
     }
 
     /// What is charged at the end is what is taken and what is to come.
     fn check_vms_at_the_end(&self) {
-        let leader = self.replicas.iter().find(|replica| replica.leads).expect("one leads");
-        assert!(leader.state.is_quiet());
+        assert!(self.leader().state.is_quiet());
         let vms = self.server.vms.as_ref().unwrap();
         let expected = self.server.taken() - vms.taken(&self.server) + vms.charged(&self.server);
-        let used = self.server.quota.as_ref().and_then(|quota| quota.status.as_ref());
-        let used = Quantity::parse(&used.unwrap().1).unwrap().nanos() / 1_000_000;
+        let used = Quantity::parse(self.server.used()).unwrap().nanos() / 1_000_000;
         assert_eq!(used, i128::from(expected), "the status does not say what is charged: {vms:#?}");
     }
 }
 
-fn run(trouble: Trouble, calculator: Calculator, moves: &[Move]) {
+pub fn run(trouble: Trouble, calculator: Calculator, moves: &[Move]) -> Trace {
     let mut world = World::counting(trouble, calculator);
     for one in moves {
         world.go_on(one);
     }
     world.calm_down();
     world.check_vms_at_the_end();
+    world.trace
 }
 
-fn calculators() -> impl Strategy<Value = Calculator> {
+pub fn calculators() -> impl Strategy<Value = Calculator> {
     prop::sample::select(
         &[Calculator::VirtualResources, Calculator::VmiPodUsage, Calculator::GuestEffectiveResources][..],
     )
@@ -204,7 +202,7 @@ fn a_vm_whose_pod_is_being_let_go_by_a_predecessor_is_not_plugged_in_for_nothing
         world.go_on(&Move::Vm(VmMove::Start(4, 2)));
         world.go_on(&Move::Vm(VmMove::Pod(4, false, Admitted::Gated)));
         for _ in 0..10 {
-            Watch::ALL.iter().for_each(|watch| world.deliver(0, *watch, usize::MAX));
+            world.deliver_to(0);
             world.plan();
             let is_release = |request: &Request| matches!(request.action, Action::Release(_));
             match world.requests.iter().position(|request| !is_release(request)) {
@@ -213,10 +211,10 @@ fn a_vm_whose_pod_is_being_let_go_by_a_predecessor_is_not_plugged_in_for_nothing
             }
         }
         assert_eq!(world.requests.len(), 2, "both are to go");
-        world.step(&Step::Lead { replica: true });
-        Watch::ALL.iter().for_each(|watch| world.deliver(1, *watch, usize::MAX));
+        world.step(&Step::Lead(1));
+        world.deliver_to(1);
         world.plan();
-        world.go_on(&Move::Want(true, 4, 3));
+        world.go_on(&Move::Want(1, 4, 3));
         while !world.requests.is_empty() {
             world.answer(0, Fault::None);
             world.go_on(&Move::Commit(0));

@@ -4,10 +4,12 @@
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
+use serde_json::Value;
 use sluice_engine::Quantity;
 use sluice_engine::vm::Calculator;
 use sluice_index::VmiWire;
 
+use super::server::wire;
 use super::stories::{Story, at};
 use super::vms::{Committed, REQUEST_MS, Update, VMS, VmMove, Vms};
 use crate::gate::{Asked, Judgement};
@@ -83,7 +85,8 @@ impl World {
         }
     }
 
-    fn changed(&mut self, vmi: VmiWire, is_there: bool) {
+    fn changed(&mut self, vmi: Value, is_there: bool) {
+        let vmi: VmiWire = wire(vmi);
         if is_there {
             self.story.change_machine(&vmi);
         } else {
@@ -124,7 +127,7 @@ impl World {
         }
         let update = self.updates.remove(allowed[choice % allowed.len()]);
         match self.vms.commit(&update) {
-            Committed::Done(vmi) => self.changed(*vmi, true),
+            Committed::Done(vmi) => self.changed(vmi, true),
             Committed::Changed => self.ask(self.vms.again(&update)),
             Committed::Failed => {}
         }
@@ -151,8 +154,7 @@ fn run(calculator: Calculator, steps: Vec<Move>) -> Result<(), TestCaseError> {
         world.step(Move::Run);
     }
     prop_assert!(world.taken() <= hard);
-    let status = world.story.server.quota.as_ref().and_then(|quota| quota.status.clone());
-    let used = Quantity::parse(&status.unwrap().1).unwrap().nanos() / 1_000_000;
+    let used = Quantity::parse(world.story.server.used()).unwrap().nanos() / 1_000_000;
     let charged = i128::from(world.vms.charged(&world.story.server));
     prop_assert_eq!(used, charged, "each is charged once, and none goes for nothing: {:#?}", world.vms);
     prop_assert!(world.story.is_audited(world.now));

@@ -9,20 +9,21 @@ use sluice_engine::vm::Calculator;
 use sluice_index::{PodWire, VmiWire};
 
 use super::owners::kubevirt;
-use super::server::{NAMESPACE, wire};
+use super::server::wire;
 use super::stories::{Story, at};
+use super::team::NAMESPACE;
 
 const SOURCE: &str = "v1-p1";
 const TARGET: &str = "v1-p2";
 const CLAIMS: &str = "v1-px3";
 
 pub(super) fn vmi(spec: &Value, status: &Value) -> VmiWire {
-    named("v1", spec, status)
+    wire(named("v1", spec, status))
 }
 
-fn named(uid: &str, spec: &Value, status: &Value) -> VmiWire {
+fn named(uid: &str, spec: &Value, status: &Value) -> Value {
     let metadata = json!({ "namespace": NAMESPACE, "name": "vm", "uid": uid });
-    wire(json!({ "metadata": metadata, "spec": { "domain": spec }, "status": status }))
+    json!({ "metadata": metadata, "spec": { "domain": spec }, "status": status })
 }
 
 /// A VM that has `current` CPUs and is to have `wanted`.
@@ -31,6 +32,10 @@ pub(super) fn sized(current: u32, wanted: u32) -> VmiWire {
 }
 
 pub(super) fn sized_of(uid: &str, current: u32, wanted: u32) -> VmiWire {
+    wire(sized_object(uid, current, wanted))
+}
+
+pub(super) fn sized_object(uid: &str, current: u32, wanted: u32) -> Value {
     named(
         uid,
         &json!({ "memory": { "guest": "1Gi" }, "cpu": { "sockets": wanted } }),
@@ -67,7 +72,7 @@ impl Story {
         self.run(at(now));
         // What is not a charge is written a little later.
         self.run(at(now + 60));
-        self.server.quota.as_ref().and_then(|quota| quota.status.clone()).unwrap().1
+        self.server.used().to_owned()
     }
 
     pub(super) fn told_of(&self, pod: &str) -> Vec<(&str, &str)> {
@@ -373,7 +378,7 @@ fn a_launcher_on_a_dead_node_gives_back_what_only_it_took() {
         story.server.create_pod(pod, size, 0);
     }
     assert_eq!(story.used_after(0), "150m");
-    let mut deleted = super::server::Server::pod_json(TARGET, &story.server.pods[TARGET]);
+    let mut deleted = story.server.pod(TARGET).clone();
     deleted["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:40Z");
     deleted["metadata"]["deletionGracePeriodSeconds"] = json!(30);
     deleted["metadata"]["resourceVersion"] = json!("1000");

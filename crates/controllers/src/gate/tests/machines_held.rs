@@ -7,8 +7,9 @@ use sluice_engine::vm::Calculator;
 use sluice_index::VmimWire;
 
 use super::owners::recharge;
-use super::server::{NAMESPACE, wire};
+use super::server::wire;
 use super::stories::{Story, at};
+use super::team::NAMESPACE;
 use crate::gate::Regarding;
 
 /// Each pod is charged for itself. One takes all there is.

@@ -1,8 +1,9 @@
 //! The gate against a server in memory whose only job is to be late, to fail and to be read stale.
 
+mod answers;
 mod audit;
 mod bounded;
-mod cluster;
+mod cluster_stories;
 mod contest;
 mod end;
 mod machine_growth;
@@ -14,20 +15,26 @@ mod machines_held;
 mod machines_phases;
 mod owners;
 mod owners_stories;
+mod pauses;
 mod platform;
 mod platform_orders;
 mod protocol;
 mod refused;
 mod relists;
+mod replica;
 mod resizes;
 mod rules;
 mod scrape;
 mod server;
 mod step;
 mod stories;
+mod team;
 mod told;
+mod trace;
+mod two_records;
 mod vms;
 mod world;
+mod writes;
 
 use std::sync::Arc;
 

@@ -7,12 +7,14 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::vm::KubeVirtFacts;
-use sluice_engine::{Amount, Charge, Claim, Resource, Uid};
+use sluice_engine::{Amount, Charge, Claim, Quantity, Resource, Uid};
 use sluice_index::{Gates, PodRecord};
 
-use super::server::{NAMESPACE, Pod};
-use super::step::{Fault, Step, Trouble, Watch};
-use super::world::World;
+use super::server::{Kind, is_gated, is_running, pod_milli, uid};
+use super::step::{Step, Trouble, answers, crashes, deliveries, waits};
+use super::team::{self, NAMESPACE};
+use super::trace::Trace;
+use super::world::{TEAM, World};
 use crate::gate::parts::machines::KubeVirt;
 use crate::gate::{Moment, State};
 
@@ -110,7 +112,7 @@ pub fn kubevirt() -> KubeVirt {
 const SIZE: u64 = 700;
 
 #[derive(Clone, Debug)]
-enum Move {
+pub enum Move {
     Step(Step),
     Create {
         machine: u8,
@@ -125,7 +127,7 @@ enum Move {
         pod: u8,
     },
     Resize {
-        replica: bool,
+        replica: u8,
         machine: u8,
         pod: u8,
         milli_cpu: u64,
@@ -140,40 +142,34 @@ enum Move {
     },
 }
 
-fn moves(trouble: Trouble) -> impl Strategy<Value = Vec<Move>> {
+pub fn moves(trouble: Trouble) -> impl Strategy<Value = Vec<Move>> {
     let (machine, pod) = (0..4u8, 0..3u8);
     let of_machine = (machine.clone(), pod.clone());
-    let fault = prop_oneof![
-        8 => Just(Fault::None), 1 => Just(Fault::AnswerLost), 1 => Just(Fault::RequestLost), 1 => Just(Fault::Late),
-        1 => Just(Fault::Refused), 1 => Just(Fault::Busy)
-    ];
-    let watch = prop_oneof![Just(Watch::Pods), Just(Watch::Quotas)];
     let plain = (0..4u8, 1..30u64);
     let special = match trouble {
         Trouble::BusyAdmin => {
-            prop_oneof![crash(), (0..6000u64).prop_map(|hard| Step::Hard { hard }), Just(Step::DeleteQuota)]
-                .boxed()
+            let hard = (0..6000u64).prop_map(|hard| Step::Hard(0, hard));
+            prop_oneof![crashes(), hard, Just(Step::DeleteQuota(0))].boxed()
         }
-        _ => crash().boxed(),
+        _ => crashes().boxed(),
     };
     let step = prop_oneof![
-        3 => plain.prop_map(|(pod, size)| Step::Create { pod, milli_cpu: size * 50, priority: 0 }),
-        2 => (0..4u8).prop_map(|pod| Step::Finish { pod }),
-        1 => (0..4u8).prop_map(|pod| Step::Delete { pod }),
-        20 => (any::<bool>(), watch, 1..6u8).prop_map(|(replica, watch, count)| Step::Deliver { replica, watch, count }),
-        20 => (any::<u8>(), fault).prop_map(|(at, fault)| Step::Answer { at, fault }),
-        4 => any::<u8>().prop_map(|at| Step::Commit { at }),
-        1 => any::<bool>().prop_map(|replica| Step::Relist { replica }),
+        3 => plain.prop_map(|(pod, size)| Step::Create((0, pod), size * 50, 0)),
+        2 => (0..4u8).prop_map(|pod| Step::Finish((0, pod))),
+        1 => (0..4u8).prop_map(|pod| Step::Delete((0, pod))),
+        20 => deliveries(&[Kind::Pod, Kind::Quota]),
+        20 => answers(),
+        4 => any::<u8>().prop_map(Step::Commit),
+        1 => any::<u8>().prop_map(|replica| Step::Relist(replica, Kind::Pod)),
         2 => special,
-        4 => (1..3000u64).prop_map(|ms| Step::Wait { ms }),
-        1 => (20_000..70_000u64).prop_map(|ms| Step::Wait { ms }),
+        5 => waits(),
     ];
     let one = prop_oneof![
         30 => step.prop_map(Move::Step),
         10 => of_machine.clone().prop_map(|(machine, pod)| Move::Create { machine, pod }),
         3 => of_machine.clone().prop_map(|(machine, pod)| Move::Finish { machine, pod }),
         3 => of_machine.prop_map(|(machine, pod)| Move::Delete { machine, pod }),
-        2 => (any::<bool>(), machine.clone(), pod, 1..40u64).prop_map(|(replica, machine, pod, size)| {
+        2 => (any::<u8>(), machine.clone(), pod, 1..40u64).prop_map(|(replica, machine, pod, size)| {
             Move::Resize { replica, machine, pod, milli_cpu: size * 50 }
         }),
         4 => (machine.clone(), 0..40u64).prop_map(|(machine, size)| Move::Charge { machine, charge: size * 50 }),
@@ -182,22 +178,13 @@ fn moves(trouble: Trouble) -> impl Strategy<Value = Vec<Move>> {
     proptest::collection::vec(one, 20..250)
 }
 
-fn crash() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        any::<bool>().prop_map(|replica| Step::Crash { replica }),
-        any::<bool>().prop_map(|replica| Step::Lead { replica }),
-    ]
-}
-
 fn name(machine: u8, pod: u8) -> String {
     format!("v{machine}-p{pod}")
 }
 
 impl World {
     fn play(&mut self, one: &Move) {
-        if std::env::var_os("SIM_TRACE").is_some() {
-            eprintln!("{one:?}");
-        }
+        self.say(one);
         match one {
             Move::Step(step) => return self.step(step),
             // What such a pod says of itself is not what is charged.
@@ -206,7 +193,8 @@ impl World {
             Move::Delete { machine, pod } => self.server.delete_pod(&name(*machine, *pod)),
             Move::Resize { replica, machine, pod, milli_cpu } => {
                 if self.server.machines.charges.contains_key(&format!("v{machine}")) {
-                    self.resize(usize::from(*replica), &name(*machine, *pod), *milli_cpu);
+                    let replica = usize::from(*replica) % self.replicas.len();
+                    self.resize(replica, &team::pod(&name(*machine, *pod)), *milli_cpu);
                 }
             }
             Move::Charge { machine, charge } => self.recharge(&format!("v{machine}"), Some(*charge)),
@@ -217,15 +205,14 @@ impl World {
 
     /// A VM takes something else, if there is room for what it takes more, as admission sees to.
     fn recharge(&mut self, machine: &str, charge: Option<u64>) {
-        let pods = || self.server.pods.iter().filter(|(name, _)| machine_of(name) == Some(machine));
-        let plain: u64 =
-            pods().filter(|(_, pod)| !pod.gated && !pod.finished).map(|(_, pod)| pod.milli_cpu).sum();
+        let pods = || self.server.pods().filter(|(name, _)| machine_of(name) == Some(machine));
+        let plain: u64 = pods().filter(|(_, pod)| is_running(pod)).map(|(_, pod)| pod_milli(pod)).sum();
         let is = self.server.machines.charges.get(machine).copied();
         let more = charge.unwrap_or(plain).saturating_sub(is.unwrap_or(plain));
-        let is_resized = pods().any(|(_, pod)| pod.milli_cpu != SIZE) || !self.resizes.is_empty();
+        let is_resized = pods().any(|(_, pod)| pod_milli(pod) != SIZE) || !self.resizes.is_empty();
         let is_another = is.is_some() != charge.is_some();
         let goes_for_nothing = charge.is_none() || is == Some(0) && more > 0;
-        if goes_for_nothing && pods().any(|(_, pod)| pod.gated) {
+        if goes_for_nothing && pods().any(|(_, pod)| is_gated(pod)) {
             // What goes for nothing may be on its way, and would be charged from now on.
             return;
         }
@@ -256,17 +243,19 @@ impl World {
         if self.requests.iter().any(|request| goes(&request.action)) {
             return false;
         }
-        let pods = || self.server.pods.iter().filter(|(name, _)| machine_of(name) == Some(machine));
+        let pods = || self.server.pods().filter(|(name, _)| machine_of(name) == Some(machine));
         let sees = |state: &State| {
             let seen = state.index().0.iter().filter(|(_, record)| machine_of(&record.name) == Some(machine));
             let seen =
                 seen.map(|(_, record)| (record.uid.to_string(), record.gates == Gates::None)).collect();
-            let known: BTreeSet<_> =
-                pods().map(|(_, pod)| (format!("pod-{}", pod.uid), !pod.gated)).collect();
+            let known: BTreeSet<_> = pods().map(|(_, pod)| (uid(pod).to_owned(), !is_gated(pod))).collect();
             known == seen
         };
         let more = Amount::from_nanos(i128::from(more) * 1_000_000);
-        let mut deciding = (0..2).filter(|at| self.acts(*at)).map(|at| &self.replicas[at].state).peekable();
+        let mut deciding = (0..self.replicas.len())
+            .filter(|at| self.acts(*at))
+            .map(|at| &self.replicas[at].state)
+            .peekable();
         deciding.peek().is_some()
             && deciding.all(|state| {
                 let mut lines = state.index().2.iter().filter_map(|(id, _)| state.queue().ledger(id));
@@ -317,43 +306,32 @@ impl World {
     }
 
     fn check_owners_at_the_end(&self) {
-        let leader = self.replicas.iter().find(|replica| replica.leads).expect("one leads");
-        assert!(leader.state.is_quiet());
-        let Some(quota) = &self.server.quota else {
-            assert!(self.server.pods.values().all(|pod| !pod.gated), "held although there is no quota");
+        assert!(self.leader().state.is_quiet());
+        let gated = || self.server.pods().filter(|(_, pod)| is_gated(pod));
+        let Some(hard) = self.server.hard(&team::quota()) else {
+            assert_eq!(gated().count(), 0, "held although there is no quota");
             return;
         };
         let taken = self.server.taken();
-        let used = quota.status.as_ref().map(|(_, used)| sluice_engine::Quantity::parse(used).unwrap());
-        let expected = sluice_engine::Quantity::parse(&format!("{taken}m")).unwrap();
-        assert_eq!(used, Some(expected), "the status does not say what is taken");
-        let need = |name: &str, pod: &Pod| match self.server.machines.of(name) {
+        let used = Quantity::parse(self.server.used()).unwrap();
+        let expected = Quantity::parse(&format!("{taken}m")).unwrap();
+        assert_eq!(used, expected, "the status does not say what is taken");
+        let need = |name: &str, pod: &Value| match self.server.machines.of(name) {
             Some((machine, charge)) => {
-                let mut others =
-                    self.server.pods.iter().filter(|(other, _)| machine_of(other) == Some(machine));
-                if others.any(|(_, other)| !other.gated && !other.finished) { 0 } else { charge }
+                let mut others = self.server.pods().filter(|(other, _)| machine_of(other) == Some(machine));
+                if others.any(|(_, other)| is_running(other)) { 0 } else { charge }
             }
-            None => pod.milli_cpu,
+            None => pod_milli(pod),
         };
-        let gated =
-            || self.server.pods.iter().filter(|(_, pod)| pod.gated).map(|(name, pod)| need(name, pod));
-        for need in gated() {
+        for need in gated().map(|(name, pod)| need(name, pod)) {
             assert!(need > 0, "a further pod of a VM that runs is held");
-            // Room may be kept for another one that has waited longer.
-            let is_kept = gated().any(|other| {
-                other <= quota.hard && taken + other > quota.hard && taken + need + other > quota.hard
-            });
-            assert!(
-                taken + need > quota.hard || is_kept,
-                "{taken}m of {}m taken, and {need}m is held",
-                quota.hard
-            );
+            assert!(taken + need > hard, "{taken}m of {hard}m taken, and {need}m is held");
         }
     }
 }
 
-fn run(trouble: Trouble, moves: &[Move]) {
-    let mut world = World::new(trouble);
+pub fn run(trouble: Trouble, moves: &[Move]) -> Trace {
+    let mut world = World::new(&TEAM, trouble);
     for machine in 0..3 {
         world.recharge(&format!("v{machine}"), Some(1000));
     }
@@ -364,6 +342,7 @@ fn run(trouble: Trouble, moves: &[Move]) {
     world.calm_down();
     world.check_owners();
     world.check_owners_at_the_end();
+    world.trace
 }
 
 proptest! {

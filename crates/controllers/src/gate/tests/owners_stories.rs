@@ -1,7 +1,7 @@
 //! VMs that are charged in place of their pods: short stories, one behaviour each.
 
 use super::owners::recharge;
-use super::server::{Server, wire};
+use super::server::wire;
 use super::stories::{Story, at};
 use crate::gate::{Action, Answer, Outcome};
 
@@ -25,7 +25,7 @@ impl Story {
     }
 
     fn is_gated(&self, name: &str) -> bool {
-        self.server.pods[name].gated
+        self.server.is_held(name)
     }
 
     /// A process that begins to lead while its predecessor may be releasing the target: the source takes all there is.
@@ -45,7 +45,7 @@ impl Story {
     /// Runs, and reads what the quota's status says is used then.
     fn used_at(&mut self, now: u64) -> String {
         self.run(at(now));
-        self.server.quota.as_ref().and_then(|quota| quota.status.clone()).unwrap().1
+        self.server.used().to_owned()
     }
 }
 
@@ -79,7 +79,7 @@ fn a_pod_that_adds_nothing_goes_without_a_record() {
 fn a_pod_of_other_scopes_goes_when_its_charge_is_recorded() {
     let mut story = Story::with_machine(1000);
     story.server.create_pod(TARGET, 100, 0);
-    let mut target = Server::pod_json(TARGET, &story.server.pods[TARGET]);
+    let mut target = story.server.pod(TARGET).clone();
     target["spec"]["priorityClassName"] = "high".into();
     story.state.apply_pod(&wire(target), at(100));
     let actions = story.state.plan(at(100));
@@ -93,11 +93,11 @@ fn the_pods_of_a_vm_are_under_the_same_quotas_whatever_deadline_they_have() {
         let mut story = Story::led();
         story.server.set_hard(1000);
         story.charge_machine(Some(1000));
-        let mut quota = Server::quota_json(story.server.quota.as_ref().unwrap());
+        let mut quota = story.server.quota().unwrap().clone();
         quota["spec"]["scopes"] = serde_json::json!(["NotTerminating"]);
         story.state.apply_watched_quota(&wire(quota), at(0));
         story.server.create_ungated(pod, 100);
-        let mut launcher = Server::pod_json(pod, &story.server.pods[pod]);
+        let mut launcher = story.server.pod(pod).clone();
         if pod == SOURCE {
             launcher["spec"]["activeDeadlineSeconds"] = 60.into();
         }
@@ -303,7 +303,7 @@ fn beside_another_leader_a_target_waits_for_the_whole_charge() {
     let mut story = Story::with_machine(1000);
     story.server.create_pod(TARGET, 100, 0);
     story.server.charge_quota(1000);
-    let charged = Server::quota_json(story.server.quota.as_ref().unwrap());
+    let charged = story.server.quota().unwrap().clone();
     story.state.apply_watched_quota(&wire(charged), at(100));
     story.run(at(100));
     assert!(story.is_gated(TARGET));

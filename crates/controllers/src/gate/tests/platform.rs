@@ -2,13 +2,13 @@
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_api::names;
 use sluice_engine::vm::Calculator;
 
 use super::machines::sized;
 use super::owners::{CONTROLLER, kubevirt};
-use super::server::Pod;
+use super::server::uid;
 use super::stories::{Story, at};
+use super::team::{Controller, pod};
 use crate::gate::{Asked, AuditCursor, AuditFinding, Judgement, Platform, PlatformPods};
 
 pub(super) const SOURCE: &str = "v1-p1";
@@ -19,15 +19,8 @@ const IMPORTER: &str = "importer-a";
 const CDI: &str = "system:serviceaccount:cdi:cdi-sa";
 
 /// `metadata.ownerReferences` of a pod that another controls.
-pub(super) fn references(pod: &Pod) -> Option<Value> {
-    let (name, number) = pod.controller.as_ref()?;
-    let uid = format!("pod-{number}");
-    Some(json!([{ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": true }]))
-}
-
-/// `metadata.annotations` of a pod whose creator is given.
-pub(super) fn annotations(pod: &Pod) -> Option<Value> {
-    pod.creator.map(|creator| json!({ names::CREATED_BY_ANNOTATION: creator }))
+pub(super) fn references((name, uid): &Controller) -> Value {
+    json!([{ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": true }])
 }
 
 impl Story {
@@ -36,13 +29,13 @@ impl Story {
         self.attach_by(name, launcher, CONTROLLER);
     }
 
-    fn attach_by(&mut self, name: &str, launcher: &str, creator: &'static str) {
+    fn attach_by(&mut self, name: &str, launcher: &str, creator: &str) {
         let controller = self.pod_of(launcher);
-        self.server.create_as(name, 50, 0, Some(controller), Some(creator));
+        self.server.create_as(name, 50, 0, Some(&controller), Some(creator));
     }
 
-    fn pod_of(&self, name: &str) -> (String, u64) {
-        (name.to_owned(), self.server.pods.get(name).map_or(0, |pod| pod.uid))
+    fn pod_of(&self, name: &str) -> Controller {
+        (name.to_owned(), self.server.get(&pod(name)).map_or("uid-0", uid).to_owned())
     }
 
     fn treating(mut self, pods: PlatformPods) -> Self {
@@ -108,8 +101,8 @@ fn a_pod_that_only_looks_like_an_attachment_is_charged() {
     let mut story = Story::full(Calculator::VirtualResources);
     story.attach_by("hp-volume-tenant", SOURCE, "system:serviceaccount:team:kubevirt-controller");
     story.attach_by("hp-volume-builder", SOURCE, "system:serviceaccount:team:builder");
-    let (name, number) = story.pod_of(SOURCE);
-    story.server.create_as("hp-volume-uid", 50, 0, Some((name, number + 99)), Some(CONTROLLER));
+    let (name, uid) = story.pod_of(SOURCE);
+    story.server.create_as("hp-volume-uid", 50, 0, Some(&(name, uid + "9")), Some(CONTROLLER));
     story.server.create_as("hp-volume-none", 50, 0, None, Some(CONTROLLER));
     // The reference of an export's pod was changed.
     story.attach(EXPORT, SOURCE);
@@ -184,10 +177,10 @@ fn a_reference_to_another_pod_is_followed() {
     story.server.adopt_pod(ATTACHMENT, None);
     assert_eq!(story.used_after(200), "2050m");
     let launcher = story.pod_of(SOURCE);
-    story.server.adopt_pod(ATTACHMENT, Some(launcher));
+    story.server.adopt_pod(ATTACHMENT, Some(&launcher));
     assert_eq!(story.used_after(300), "2");
     // The launcher names another pod as its controller, so no VM is charged.
-    story.server.adopt_pod(SOURCE, Some(("web".to_owned(), 99)));
+    story.server.adopt_pod(SOURCE, Some(&("web".to_owned(), "uid-99".to_owned())));
     assert_eq!(story.used_after(400), "2050m");
     assert!(story.is_audited(500));
 }

@@ -1,15 +1,16 @@
 //! Attachments of a VM whose pods, counting and KubeVirt come and go in any order.
 
 use proptest::prelude::*;
+use serde_json::Value;
 use sluice_engine::Quantity;
 use sluice_engine::vm::Calculator;
-use sluice_index::{ArqWire, PodWire};
 
 use super::machines::sized;
 use super::owners::kubevirt;
 use super::platform::{ATTACHMENT, SOURCE, TARGET};
-use super::server::{Server, wire};
+use super::server::{is_running, uid, wire};
 use super::stories::{Story, at};
+use super::team;
 
 const PODS: [&str; 2] = [SOURCE, TARGET];
 /// What a launcher asks for, and what its VM takes, in thousandths of a CPU.
@@ -66,7 +67,7 @@ impl World {
             Move::Delete(pod) => server.delete_pod(PODS[pod]),
             Move::Touch(pod) => server.touch_pod(PODS[pod]),
             Move::Attach(pod, number) => {
-                if server.pods.contains_key(PODS[pod]) {
+                if server.get(&team::pod(PODS[pod])).is_some() {
                     self.story.attach(&attachment(pod, number), PODS[pod]);
                 }
             }
@@ -87,12 +88,12 @@ impl World {
     fn restart(&mut self) {
         let server = std::mem::replace(&mut self.story, Story::begin()).server;
         let (state, now) = (&mut self.story.state, at(self.now));
-        for (name, pod) in server.pods.iter().rev() {
-            state.apply_pod(&wire::<PodWire>(Server::pod_json(name, pod)), now);
+        for (_, pod) in server.pods().rev() {
+            state.apply_pod(&wire(pod.clone()), now);
         }
         state.begin_quotas();
-        if let Some(quota) = &server.quota {
-            state.apply_listed_quota(&wire::<ArqWire>(Server::quota_json(quota)), now);
+        if let Some(quota) = server.quota() {
+            state.apply_listed_quota(&wire(quota.clone()), now);
         }
         state.end_quotas(now);
         self.story.server = server;
@@ -109,17 +110,20 @@ impl World {
 
     /// What pods without gates take, by the rules alone.
     fn taken(&self) -> u64 {
-        let pods = &self.story.server.pods;
-        let runs = |name: &str| pods.get(name).is_some_and(|pod| !pod.gated && !pod.finished);
+        let server = &self.story.server;
+        let get = |name: &str| server.get(&team::pod(name));
+        let runs = |name: &str| get(name).is_some_and(is_running);
         let by_machine = self.is_counted && self.is_installed;
         let running = PODS.iter().filter(|name| runs(name)).count() as u64;
         let machine = if by_machine { MACHINE * running.min(1) } else { LAUNCHER * running };
-        let is_exempt = |(name, uid): &(String, u64)| {
-            by_machine && running > 0 && pods.get(name).is_some_and(|launcher| launcher.uid == *uid)
+        let is_exempt = |pod: &Value| {
+            let controller = &pod["metadata"]["ownerReferences"][0];
+            let launcher = controller["name"].as_str().and_then(get);
+            by_machine && running > 0 && launcher.is_some_and(|launcher| controller["uid"] == uid(launcher))
         };
-        let charged = pods.iter().filter(|(name, pod)| {
-            name.starts_with(ATTACHMENT) && runs(name) && !pod.controller.as_ref().is_some_and(is_exempt)
-        });
+        let charged = server
+            .pods()
+            .filter(|(name, pod)| name.starts_with(ATTACHMENT) && is_running(pod) && !is_exempt(pod));
         machine + ATTACHED * charged.count() as u64
     }
 }

@@ -2,7 +2,7 @@
 
 use sluice_index::{PodWire, Targeting};
 
-use super::server::{Server, wire};
+use super::server::wire;
 use super::stories::{Story, at};
 use crate::gate::{Action, Answer, Outcome, Release};
 
@@ -18,7 +18,7 @@ fn asked(story: &mut Story, ms: u64) -> Release {
                 }
                 Action::Release(release) => return release,
                 Action::ListQuotas(..)
-                | Action::ListClusterQuotas
+                | Action::CatchUpClusterQuotas
                 | Action::ListTargets
                 | Action::CatchUp
                 | Action::Read(_)
@@ -131,7 +131,7 @@ fn a_release_without_an_answer_stays_charged_until_there_is_one() {
                 Action::Record(record) => {
                     let recorded = story.server.record(&record);
                     story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, recorded), at(ms));
-                    let quota = Server::quota_json(story.server.quota.as_ref().unwrap());
+                    let quota = story.server.quota().unwrap().clone();
                     story.state.apply_watched_quota(&wire(quota), at(ms));
                 }
                 Action::Release(release) => {
@@ -145,7 +145,7 @@ fn a_release_without_an_answer_stays_charged_until_there_is_one() {
         }
     }
     assert_eq!(asked, [(1_000, "a".to_owned()), (61_100, "a".to_owned())]);
-    assert_eq!(story.server.quota.unwrap().status.unwrap().1, "600m");
+    assert_eq!(story.server.used(), "600m");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_quota_that_is_gone_does_not_come_back_with_a_late_list() {
     let namespaces = namespaces.iter().map(|(id, _)| *id).collect();
     // The list is made, and then the watch shows the quota, and its end.
     story.server.set_hard(100);
-    let late = Server::quota_json(story.server.quota.as_ref().unwrap());
+    let late = story.server.quota().unwrap().clone();
     story.see_all(at(10));
     story.server.delete_quota();
     story.see_all(at(20));
@@ -198,16 +198,14 @@ fn a_running_pod_that_cannot_be_read_keeps_its_place_and_fills_what_cannot_be_re
     story.server.set_hard(1000);
     story.server.create_pod("a", 900, 0);
     story.run(at(0));
-    let released = &story.server.pods["a"];
-    let mut resized = Server::pod_json("a", released);
+    let mut resized = story.server.pod("a").clone();
     resized["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "100e39".into();
     resized["metadata"]["resourceVersion"] = "1000000".into();
     story.state.apply_pod(&wire::<PodWire>(resized), at(10));
     story.server.create_pod("b", 100, 0);
     story.run(at(100));
     assert_eq!(story.gated(), ["b"], "what a takes is not known, so there is no room");
-    let (_, used) = story.server.quota.clone().unwrap().status.unwrap();
-    assert_eq!(used, "20282409603651670423947251286016n", "the largest amount there is");
+    assert_eq!(story.server.used(), "20282409603651670423947251286016n", "the largest amount there is");
     story.server.delete_pod("a");
     story.run(at(200));
     assert_eq!(story.gated(), Vec::<&str>::new(), "it takes nothing with it");

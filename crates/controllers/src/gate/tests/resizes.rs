@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sluice_index::PodWire;
 
-use super::server::{GATE, Server, wire};
+use super::server::{GATE, Key, uid, wire};
 use super::stories::{Story, at};
 use super::world::World;
 use crate::gate::{Asked, Change, GateConfig, Judgement, Ticket};
@@ -13,9 +13,9 @@ const RESIZE_MS: u64 = 34_000;
 
 /// A resize that an API server works on.
 pub struct Resize {
-    name: String,
-    uid: u64,
-    version: u64,
+    pod: Key,
+    uid: String,
+    version: Value,
     milli_cpu: u64,
     replica: usize,
     life: u32,
@@ -24,7 +24,7 @@ pub struct Resize {
     ticket: Option<Ticket>,
 }
 
-fn change(before: Value, milli_cpu: u64) -> Change {
+pub fn change(before: Value, milli_cpu: u64) -> Change {
     let mut after = before.clone();
     after["spec"]["containers"][0]["resources"]["requests"]["cpu"] = format!("{milli_cpu}m").into();
     read(&wire(before), &wire(after))
@@ -36,12 +36,12 @@ fn read(before: &PodWire, after: &PodWire) -> Change {
 }
 
 impl World {
-    pub fn resize(&mut self, replica: usize, name: &str, milli_cpu: u64) {
-        let Some(pod) = self.server.pods.get(name).filter(|pod| !pod.finished) else { return };
-        let (uid, version, life) = (pod.uid, pod.version, self.lives[replica]);
+    pub fn resize(&mut self, replica: usize, pod: &Key, milli_cpu: u64) {
+        let known = self.server.get(pod).filter(|pod| pod["status"]["phase"] == "Pending");
+        let Some(uid) = known.map(|pod| uid(pod).to_owned()) else { return };
+        let (pod, version, life) = (pod.clone(), Value::Null, self.lives[replica]);
         let begun_ms = self.now_ms;
-        let name = name.to_owned();
-        self.ask(Resize { name, uid, version, milli_cpu, replica, life, begun_ms, ticket: None });
+        self.ask(Resize { pod, uid, version, milli_cpu, replica, life, begun_ms, ticket: None });
     }
 
     /// What is refused, or not decided, ends here.
@@ -49,10 +49,10 @@ impl World {
         if !self.acts(resize.replica) {
             return;
         }
-        let pod = &self.server.pods[&resize.name];
-        resize.version = pod.version;
+        let pod = self.server.objects[&resize.pod].clone();
+        resize.version = pod["metadata"]["resourceVersion"].clone();
         resize.life = self.lives[resize.replica];
-        let change = change(Server::pod_json(&resize.name, pod), resize.milli_cpu);
+        let change = change(pod, resize.milli_cpu);
         let now = self.moment();
         match self.replicas[resize.replica].state.ask(&change, now) {
             Asked::Judged(Judgement::Allowed) => resize.ticket = None,
@@ -82,20 +82,13 @@ impl World {
             return;
         }
         let resize = self.resizes.remove(allowed[choice % allowed.len()]);
-        let Some(pod) = self.server.pods.get(&resize.name).filter(|pod| pod.uid == resize.uid) else {
-            return;
-        };
-        if pod.version != resize.version {
+        let Some(pod) = self.server.get(&resize.pod).filter(|pod| uid(pod) == resize.uid) else { return };
+        if pod["metadata"]["resourceVersion"] != resize.version {
             return self.ask(resize);
         }
-        let before = self.server.taken();
-        self.server.resize_pod(&resize.name, resize.milli_cpu);
-        let after = self.server.taken();
-        assert!(
-            after <= before.max(self.highest_hard),
-            "resized to {after}m in all where at most {}m may be taken",
-            self.highest_hard
-        );
+        let before = self.taken();
+        self.server.resize(&resize.pod, resize.milli_cpu);
+        self.check_room(&before);
     }
 }
 
@@ -106,7 +99,7 @@ impl Story {
     }
 
     fn change(&self, name: &str, milli_cpu: u64) -> Change {
-        change(Server::pod_json(name, &self.server.pods[name]), milli_cpu)
+        change(self.server.pod(name).clone(), milli_cpu)
     }
 
     /// Asks and does all that comes of it.
@@ -120,10 +113,6 @@ impl Story {
                 answered.expect("an answer").1.clone()
             }
         }
-    }
-
-    fn used(&self) -> &str {
-        self.server.quota.as_ref().and_then(|quota| quota.status.as_ref()).map_or("", |(_, used)| used)
     }
 
     /// Pods that run in a quota of 1000m.
@@ -142,14 +131,14 @@ impl Story {
 fn what_a_resize_takes_more_is_recorded_before_it_is_answered() {
     let mut story = Story::with(&[("a", 400), ("b", 100)]);
     let Asked::Recording(_) = story.ask("a", 700, 10) else { panic!("it takes more") };
-    assert_eq!((story.used(), story.answered.len()), ("500m", 0));
+    assert_eq!((story.server.used(), story.answered.len()), ("500m", 0));
     story.run(at(10));
-    assert_eq!((story.used(), story.answered.len()), ("800m", 1));
+    assert_eq!((story.server.used(), story.answered.len()), ("800m", 1));
     let words = "exceeded quota: compute, requested: requests.cpu=201m, used: requests.cpu=800m, \
                  limited: requests.cpu=1";
     assert_eq!(story.judge("b", 301, 20), Judgement::Refused(words.to_owned()));
     assert_eq!(story.judge("b", 300, 30), Judgement::Allowed);
-    assert_eq!(story.used(), "1");
+    assert_eq!(story.server.used(), "1");
 }
 
 #[test]
@@ -158,7 +147,7 @@ fn many_requests_about_one_version_are_charged_once_as_the_largest() {
     for (milli_cpu, now) in [(700, 10), (600, 20), (900, 30), (700, 40)] {
         assert_eq!(story.judge("a", milli_cpu, now), Judgement::Allowed, "{milli_cpu}m");
     }
-    assert_eq!(story.used(), "900m");
+    assert_eq!(story.server.used(), "900m");
     let writes = story.server.writes;
     assert!(matches!(story.ask("a", 900, 50), Asked::Judged(Judgement::Allowed)), "known, nothing to record");
     story.run(at(50));
@@ -166,7 +155,7 @@ fn many_requests_about_one_version_are_charged_once_as_the_largest() {
     // The one of 600m is committed: the others cannot be any more.
     story.server.resize_pod("a", 600);
     story.run(at(100));
-    assert_eq!(story.used(), "600m");
+    assert_eq!(story.server.used(), "600m");
 }
 
 #[test]
@@ -176,10 +165,10 @@ fn a_charge_ends_when_its_request_can_be_under_way_no_more() {
     story.server.create_pod("waits", 100, 0);
     assert_eq!(story.judge("a", 900, 20_000), Judgement::Allowed, "asked again: it counts from there");
     story.run(at(RESIZE_MS + 19_999));
-    assert_eq!((story.used(), story.gated()), ("1", vec!["waits"]));
+    assert_eq!((story.server.used(), story.gated()), ("1", vec!["waits"]));
     story.run(at(RESIZE_MS + 22_000));
     story.run(at(RESIZE_MS + 23_000));
-    assert_eq!((story.used(), story.gated()), ("500m", vec![]));
+    assert_eq!((story.server.used(), story.gated()), ("500m", vec![]));
 }
 
 #[test]
@@ -211,7 +200,7 @@ fn room_that_is_kept_for_a_pod_that_waits_is_not_taken_by_a_resize() {
 fn what_a_node_said_of_an_earlier_resize_frees_no_other_from_its_charge() {
     let mut story = Story::with(&[("a", 400)]);
     let judged = |story: &mut Story, generation: i64, now: u64| {
-        let before = Server::pod_json("a", &story.server.pods["a"]);
+        let before = story.server.pod("a").clone();
         let mut after = before.clone();
         after["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2".into();
         after["metadata"]["generation"] = generation.into();
@@ -246,7 +235,7 @@ fn a_pod_is_judged_as_it_was_seen() {
     assert!(matches!(story.ask("a", 800, 1), Asked::Judged(Judgement::Undecided(_))));
     story.run(at(100));
     assert_eq!(story.judge("a", 800, 110), Judgement::Allowed);
-    assert_eq!(story.used(), "800m");
+    assert_eq!(story.server.used(), "800m");
     story.server.create_pod("new", 300, 0);
     story.run(at(200));
     assert_eq!(story.gated(), ["new"], "the room is taken");
@@ -261,7 +250,7 @@ fn a_quota_that_changes_meanwhile_is_decided_on_anew() {
     assert!(matches!(story.answered.as_slice(), [(asked, Judgement::Undecided(_))] if *asked == ticket));
     assert!(matches!(story.judge("a", 900, 10), Judgement::Refused(_)));
     story.run(at(100));
-    assert_eq!(story.used(), "400m");
+    assert_eq!(story.server.used(), "400m");
 }
 
 #[test]
@@ -272,10 +261,10 @@ fn what_was_allowed_stays_charged_when_the_quotas_change() {
     story.run(at(2));
     story.server.set_hard(1000);
     story.run(at(100));
-    assert_eq!(story.used(), "900m");
+    assert_eq!(story.server.used(), "900m");
     story.run(at(RESIZE_MS + 2_000));
     story.run(at(RESIZE_MS + 3_000));
-    assert_eq!(story.used(), "400m");
+    assert_eq!(story.server.used(), "400m");
 }
 
 #[test]
@@ -284,5 +273,5 @@ fn a_pod_that_is_gone_holds_nothing() {
     assert_eq!(story.judge("a", 900, 10), Judgement::Allowed);
     story.server.delete_pod("a");
     story.run(at(100));
-    assert_eq!(story.used(), "0");
+    assert_eq!(story.server.used(), "0");
 }

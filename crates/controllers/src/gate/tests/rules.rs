@@ -2,8 +2,9 @@
 
 use sluice_index::PodWire;
 
-use super::server::{NAMESPACE, wire};
+use super::server::wire;
 use super::stories::{Story, at};
+use super::team::NAMESPACE;
 use crate::gate::{Action, Answer, Outcome, RecordedObject};
 
 #[test]

@@ -8,7 +8,8 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 use sluice_index::{ArqWire, NamespaceWire, Targeting};
 
-use super::server::{GATE, NAMESPACE, wire};
+use super::server::{GATE, wire};
+use super::team::NAMESPACE;
 use crate::gate::{GateConfig, Moment, QuotaCollector, State};
 
 const QUOTAS: usize = 300;

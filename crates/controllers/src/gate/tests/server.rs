@@ -1,71 +1,58 @@
-//! A server in memory with the few rules the gate relies on: versions, preconditions, watch logs.
+//! A server in memory with the few rules that the gate relies on: versions, preconditions, watch logs.
 //!
 //! It is not a fake Kubernetes: the suites in `dev/e2e` run against a real one. Here the point is to interleave
-//! events, answers and crashes in ways a real one would need years for.
+//! events, answers and crashes in ways a real one would need years for. Objects are kept as they are written, since there are
+//! many kinds.
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
-use sluice_engine::Quantity;
-use sluice_index::{ArqWire, PodWire, VmiWire};
+use serde_json::{Value, json};
 
 use super::owners::Machines;
 use super::vms::Vms;
-use crate::gate::{Answer, Moment, Record, RecordedIn, RecordedObject, Release, State};
+use crate::gate::{Moment, State};
 
 pub const GATE: &str = "ApplicationAwareQuotaGate";
-pub const NAMESPACE: &str = "team";
-pub const QUOTA: &str = "compute";
+pub const CPU: &str = "requests.cpu";
 /// More pods than there ever are.
 const PODS: &str = "1k";
 
-#[derive(Clone, Debug)]
-pub struct Pod {
-    pub uid: u64,
-    pub version: u64,
-    pub milli_cpu: u64,
-    pub priority: i32,
-    pub created: i64,
-    pub gated: bool,
-    pub finished: bool,
-    /// Name and number of the pod that controls it.
-    pub controller: Option<(String, u64)>,
-    /// Who has created it if its name does not say so.
-    pub creator: Option<&'static str>,
+/// What is watched. The permission of cluster quotas is part of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Pod,
+    Namespace,
+    Quota,
+    ClusterQuota,
+    Charge,
+    Permission,
+    Machine,
 }
 
-#[derive(Clone, Debug)]
-pub struct Quota {
-    pub uid: u64,
-    pub version: u64,
-    pub hard: u64,
-    /// Whether it has a limit on pods too, one that is never reached.
-    pub counts_pods: bool,
-    /// Hard and used.
-    pub status: Option<(String, String)>,
-    /// The number of pods in the status, where that has one.
-    pub used_pods: Option<String>,
-    pub charges: i64,
-    /// The rest of the status as it was written.
-    pub told: serde_json::Value,
-}
+pub const KINDS: [Kind; 7] = [
+    Kind::Pod,
+    Kind::Namespace,
+    Kind::Quota,
+    Kind::ClusterQuota,
+    Kind::Charge,
+    Kind::Permission,
+    Kind::Machine,
+];
+
+pub type Key = (Kind, String, String);
 
 #[derive(Clone, Debug)]
-pub enum Change {
-    Pod(serde_json::Value),
-    PodGone(serde_json::Value),
-    Quota(serde_json::Value),
-    QuotaGone(serde_json::Value),
-    Machine(VmiWire),
-    MachineGone(VmiWire),
+pub struct Change {
+    pub kind: Kind,
+    pub is_gone: bool,
+    pub object: Value,
 }
 
 #[derive(Debug, Default)]
 pub struct Server {
     pub version: u64,
     pub now_s: i64,
-    pub pods: BTreeMap<String, Pod>,
-    pub quota: Option<Quota>,
+    pub objects: BTreeMap<Key, Value>,
     pub log: Vec<Change>,
     pub writes: usize,
     pub machines: Machines,
@@ -73,297 +60,246 @@ pub struct Server {
     pub vms: Option<Vms>,
 }
 
+pub fn wire<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+pub fn key(kind: Kind, namespace: &str, name: &str) -> Key {
+    (kind, namespace.to_owned(), name.to_owned())
+}
+
+fn permission() -> Key {
+    key(Kind::Permission, "", "aaq")
+}
+
+fn milli(value: &Value) -> u64 {
+    let text = value.as_str().unwrap();
+    text.strip_suffix('m').map_or_else(|| text.parse::<u64>().unwrap() * 1000, |milli| milli.parse().unwrap())
+}
+
+pub fn pod_milli(pod: &Value) -> u64 {
+    milli(&pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+}
+
+pub fn is_gated(pod: &Value) -> bool {
+    pod["spec"]["schedulingGates"] != json!([])
+}
+
+pub fn is_running(pod: &Value) -> bool {
+    !is_gated(pod) && pod["status"]["phase"] == "Pending"
+}
+
+pub fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap()
+}
+
 impl Server {
-    fn next(&mut self) -> u64 {
+    pub fn get(&self, key: &Key) -> Option<&Value> {
+        self.objects.get(key)
+    }
+
+    /// All objects of a kind in a namespace; in all if that is empty.
+    pub fn all<'s>(&'s self, kind: Kind, namespace: &'s str) -> impl Iterator<Item = (&'s Key, &'s Value)> {
+        let is_of = move |key: &Key| key.0 == kind && (namespace.is_empty() || key.1 == namespace);
+        self.objects.iter().filter(move |(key, _)| is_of(key))
+    }
+
+    pub fn put(&mut self, key: &Key, mut object: Value) -> Value {
         self.version += 1;
-        self.version
+        let meta = &mut object["metadata"];
+        meta["name"] = json!(key.2);
+        meta["namespace"] = json!(key.1);
+        if meta["uid"].is_null() {
+            meta["uid"] = json!(format!("uid-{}", self.version));
+        }
+        meta["resourceVersion"] = json!(self.version.to_string());
+        self.show(key, object.clone());
+        object
     }
 
-    pub fn pod_json(name: &str, pod: &Pod) -> serde_json::Value {
-        let owners = super::platform::references(pod).unwrap_or_else(|| super::owners::references(name));
-        let annotations =
-            super::platform::annotations(pod).unwrap_or_else(|| super::owners::annotations(name));
-        let container = if owners.as_array().is_some_and(Vec::is_empty) { "c" } else { "compute" };
-        let gates = if pod.gated { json!([{"name": GATE}]) } else { json!([]) };
+    /// The object is just this, its version included.
+    pub fn show(&mut self, key: &Key, object: Value) {
+        self.log.push(Change { kind: key.0, is_gone: false, object: object.clone() });
+        self.objects.insert(key.clone(), object);
+    }
+
+    pub fn edit(&mut self, key: &Key, edit: impl FnOnce(&mut Value)) {
+        if let Some(mut object) = self.get(key).cloned() {
+            edit(&mut object);
+            self.put(key, object);
+        }
+    }
+
+    pub fn delete(&mut self, key: &Key) {
+        if let Some(mut object) = self.objects.remove(key) {
+            self.version += 1;
+            object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+            self.log.push(Change { kind: key.0, is_gone: true, object });
+        }
+    }
+
+    /// A pod that is created now.
+    pub fn new_pod(&self, milli_cpu: u64, priority: i32) -> Value {
+        let created = jiff::Timestamp::from_second(self.now_s).unwrap().to_string();
+        let requests = json!({"cpu": format!("{milli_cpu}m")});
         json!({
-            "metadata": {
-                "name": name, "namespace": NAMESPACE, "uid": format!("pod-{}", pod.uid), "ownerReferences": owners,
-                "annotations": annotations, "labels": super::owners::labels(name),
-                "resourceVersion": pod.version.to_string(),
-                "creationTimestamp": jiff::Timestamp::from_second(pod.created).unwrap().to_string(),
-            },
+            "metadata": {"creationTimestamp": created},
             "spec": {
-                "priority": pod.priority, "schedulingGates": gates,
-                "containers": [{"name": container, "resources": {"requests": {"cpu": format!("{}m", pod.milli_cpu)}}}],
+                "priority": priority, "schedulingGates": [{"name": GATE}],
+                "containers": [{"name": "c", "resources": {"requests": requests}}],
             },
-            "status": {"phase": if pod.finished { "Succeeded" } else { "Pending" }},
+            "status": {"phase": "Pending"},
         })
     }
 
-    pub fn quota_json(quota: &Quota) -> serde_json::Value {
-        let mut status = quota.status.as_ref().map_or_else(
-            || json!({}),
-            |(hard, used)| json!({"hard": {"requests.cpu": hard}, "used": {"requests.cpu": used}, "charges": quota.charges}),
-        );
-        for (field, value) in quota.told.as_object().into_iter().flatten() {
-            status[field] = value.clone();
-        }
-        if let Some(used) = &quota.used_pods {
-            status["hard"]["pods"] = json!(PODS);
-            status["used"]["pods"] = json!(used);
-        }
-        let mut hard = json!({"requests.cpu": format!("{}m", quota.hard)});
-        if quota.counts_pods {
-            hard["pods"] = json!(PODS);
-        }
-        json!({
-            "metadata": {
-                "name": QUOTA, "namespace": NAMESPACE, "uid": format!("quota-{}", quota.uid),
-                "resourceVersion": quota.version.to_string(),
-            },
-            "spec": {"hard": hard},
-            "status": status,
-        })
-    }
-
-    pub fn create_pod(&mut self, name: &str, milli_cpu: u64, priority: i32) {
-        self.create_as(name, milli_cpu, priority, None, None);
-    }
-
-    pub fn create_as(
-        &mut self,
-        name: &str,
-        milli_cpu: u64,
-        priority: i32,
-        controller: Option<(String, u64)>,
-        creator: Option<&'static str>,
-    ) {
-        if !self.pods.contains_key(name) {
-            let pod = self.new_pod(milli_cpu);
-            self.put_pod(name, Pod { priority, controller, creator, ..pod });
+    pub fn create(&mut self, key: &Key, object: Value) {
+        if self.get(key).is_none() {
+            self.put(key, object);
         }
     }
 
-    /// As the API server does with targets of local migrations.
-    pub fn create_ungated(&mut self, name: &str, milli_cpu: u64) {
-        if !self.pods.contains_key(name) {
-            let pod = self.new_pod(milli_cpu);
-            self.put_pod(name, Pod { gated: false, ..pod });
+    pub fn create_in(&mut self, namespace: &str, name: &str, milli_cpu: u64, priority: i32) {
+        let pod = self.new_pod(milli_cpu, priority);
+        self.create(&key(Kind::Pod, namespace, name), pod);
+    }
+
+    pub fn finish(&mut self, pod: &Key) {
+        if self.get(pod).is_some_and(is_running) {
+            self.edit(pod, |pod| pod["status"]["phase"] = json!("Succeeded"));
         }
     }
 
-    fn new_pod(&mut self, milli_cpu: u64) -> Pod {
-        let version = self.next();
-        Pod {
-            uid: version,
-            version,
-            milli_cpu,
-            priority: 0,
-            created: self.now_s,
-            gated: true,
-            finished: false,
-            controller: None,
-            creator: None,
+    pub fn resize(&mut self, pod: &Key, milli_cpu: u64) {
+        let cpu = json!(format!("{milli_cpu}m"));
+        self.edit(pod, |pod| pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu);
+    }
+
+    /// The namespace is selected from now on, or no more.
+    pub fn label(&mut self, namespace: &str, is_member: bool) {
+        let labels = if is_member { json!({"quota": "shared"}) } else { json!({}) };
+        let key = key(Kind::Namespace, "", namespace);
+        if self.get(&key).is_none_or(|known| known["metadata"]["labels"] != labels) {
+            let known = self.get(&key).cloned();
+            let mut object = known.unwrap_or_else(|| json!({"metadata": {}}));
+            object["metadata"]["labels"] = labels;
+            self.put(&key, object);
         }
     }
 
-    fn put_pod(&mut self, name: &str, pod: Pod) {
-        self.log.push(Change::Pod(Self::pod_json(name, &pod)));
-        self.pods.insert(name.to_owned(), pod);
-    }
-
-    pub fn delete_pod(&mut self, name: &str) {
-        if let Some(mut pod) = self.pods.remove(name) {
-            pod.version = self.next();
-            self.log.push(Change::PodGone(Self::pod_json(name, &pod)));
+    pub fn limit(&mut self, quota: &Key, milli_cpu: u64) {
+        let hard = json!(format!("{milli_cpu}m"));
+        if self.get(quota).is_some() {
+            return self.edit(quota, |object| limits_mut(quota.0, object)[CPU] = hard);
         }
-    }
-
-    pub fn finish_pod(&mut self, name: &str) {
-        if let Some(mut pod) = self.pods.get(name).cloned().filter(|pod| !pod.gated && !pod.finished) {
-            pod.version = self.next();
-            pod.finished = true;
-            self.put_pod(name, pod);
-        }
-    }
-
-    /// As another leader does.
-    pub fn ungate_pod(&mut self, name: &str) {
-        if let Some(mut pod) = self.pods.get(name).cloned() {
-            pod.version = self.next();
-            pod.gated = false;
-            self.put_pod(name, pod);
-        }
-    }
-
-    /// As a client does that may update pods.
-    pub fn adopt_pod(&mut self, name: &str, controller: Option<(String, u64)>) {
-        if let Some(mut pod) = self.pods.get(name).cloned() {
-            pod.version = self.next();
-            pod.controller = controller;
-            self.put_pod(name, pod);
-        }
-    }
-
-    pub fn touch_pod(&mut self, name: &str) {
-        if let Some(mut pod) = self.pods.get(name).cloned() {
-            pod.version = self.next();
-            self.put_pod(name, pod);
-        }
-    }
-
-    pub fn resize_pod(&mut self, name: &str, milli_cpu: u64) {
-        if let Some(mut pod) = self.pods.get(name).cloned() {
-            pod.version = self.next();
-            pod.milli_cpu = milli_cpu;
-            self.put_pod(name, pod);
-        }
-    }
-
-    pub fn set_hard(&mut self, hard: u64) {
-        let version = self.next();
-        let quota = match self.quota.take() {
-            Some(quota) => Quota { version, hard, ..quota },
-            None => {
-                let (counts_pods, status, used_pods) = (false, None, None);
-                let told = json!({});
-                Quota { uid: version, version, hard, counts_pods, status, used_pods, charges: 0, told }
-            }
+        let hard = json!({CPU: hard});
+        let spec = match quota.0 {
+            Kind::ClusterQuota => json!({"quota": {"hard": hard}, "selector": shared()}),
+            _ => json!({"hard": hard}),
         };
-        self.put_quota(quota);
+        self.put(quota, json!({"metadata": {}, "spec": spec}));
     }
 
     /// From now on it counts pods too, or no more.
-    pub fn change_meaning(&mut self) {
-        if let Some(mut quota) = self.quota.clone() {
-            quota.version = self.next();
-            quota.counts_pods = !quota.counts_pods;
-            self.put_quota(quota);
+    pub fn count_otherwise(&mut self, quota: &Key) {
+        self.edit(quota, |object| {
+            let hard = limits_mut(quota.0, object).as_object_mut().unwrap();
+            if hard.remove("pods").is_none() {
+                hard.insert("pods".to_owned(), json!(PODS));
+            }
+        });
+    }
+
+    /// The cluster quotas are about all namespaces from now on, or about those with the label.
+    pub fn change_selector(&mut self) {
+        for quota in self.quotas().iter().filter(|quota| quota.0 == Kind::ClusterQuota) {
+            self.edit(quota, |quota| {
+                let selector = &mut quota["spec"]["selector"];
+                *selector = if *selector == json!({}) { shared() } else { json!({}) };
+            });
         }
     }
 
-    pub fn scribble_status(&mut self, used: u64) {
-        if let Some(mut quota) = self.quota.clone() {
-            quota.version = self.next();
-            quota.status = Some((format!("{}m", quota.hard), format!("{used}m")));
-            quota.used_pods = None;
-            self.put_quota(quota);
+    /// Another client writes the status, and perhaps says that it has charged something.
+    pub fn write_status_of(&mut self, quota: &Key, used: u64, charges: i64) {
+        let Some(hard) = self.hard(quota) else { return };
+        self.edit(quota, |quota| {
+            let status = &mut quota["status"];
+            status["charges"] = json!(status["charges"].as_i64().unwrap_or_default() + charges);
+            status["hard"] = json!({CPU: format!("{hard}m")});
+            status["used"] = json!({CPU: format!("{used}m")});
+        });
+    }
+
+    /// All quotas of both kinds.
+    pub fn quotas(&self) -> Vec<Key> {
+        let kinds = [Kind::ClusterQuota, Kind::Quota].into_iter();
+        kinds.flat_map(|kind| self.all(kind, "").map(|(key, _)| key.clone())).collect()
+    }
+
+    pub fn hard(&self, quota: &Key) -> Option<u64> {
+        Some(milli(&limits(self.get(quota)?)[CPU]))
+    }
+
+    pub fn counts_pods(&self, quota: &Key) -> bool {
+        self.get(quota).is_some_and(|quota| !limits(quota)["pods"].is_null())
+    }
+
+    pub fn allow(&mut self, is_allowed: bool) {
+        self.put(&permission(), json!({"metadata": {}, "allowed": is_allowed}));
+    }
+
+    /// Whether a quota is about the pods of a namespace.
+    pub fn is_about(&self, quota: &Key, namespace: &str) -> bool {
+        let Some(object) = self.get(quota) else { return false };
+        if quota.0 == Kind::Quota {
+            return quota.1 == namespace;
         }
+        let is_allowed = self.get(&permission()).is_some_and(|aaq| aaq["allowed"] == true);
+        let is_member = |known: &Value| known["metadata"]["labels"]["quota"] == "shared";
+        let is_selected = object["spec"]["selector"] == json!({})
+            || self.get(&key(Kind::Namespace, "", namespace)).is_some_and(is_member);
+        is_allowed && is_selected
     }
 
-    /// As another leader does.
-    pub fn charge_quota(&mut self, used: u64) {
-        if let Some(mut quota) = self.quota.clone() {
-            quota.version = self.next();
-            quota.charges += 1;
-            quota.status = Some((format!("{}m", quota.hard), format!("{used}m")));
-            self.put_quota(quota);
-        }
+    /// What running pods of a namespace take, in thousandths of a CPU, and how many they are. VMs take it for their pods.
+    pub fn taken_in(&self, namespace: &str) -> (u64, u64) {
+        let running = || self.all(Kind::Pod, namespace).filter(|(_, pod)| is_running(pod));
+        let sizes = running().map(|(key, pod)| (&*key.2, pod_milli(pod)));
+        let cpu = match &self.vms {
+            Some(vms) => {
+                let plain = sizes.filter(|(name, _)| !name.starts_with('v')).map(|(_, size)| size);
+                vms.taken(self) + plain.sum::<u64>()
+            }
+            None => self.machines.taken(sizes),
+        };
+        (cpu, running().count() as u64)
     }
 
-    fn put_quota(&mut self, quota: Quota) {
-        self.log.push(Change::Quota(Self::quota_json(&quota)));
-        self.quota = Some(quota);
+    /// What running pods take of a quota.
+    pub fn taken_of(&self, quota: &Key) -> (u64, u64) {
+        let namespaces = self.all(Kind::Namespace, "").map(|(key, _)| &*key.2);
+        let about = namespaces.filter(|namespace| self.is_about(quota, namespace));
+        about.map(|namespace| self.taken_in(namespace)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
     }
 
-    pub fn delete_quota(&mut self) {
-        if let Some(mut quota) = self.quota.take() {
-            quota.version = self.next();
-            self.log.push(Change::QuotaGone(Self::quota_json(&quota)));
-        }
-    }
-
-    /// A new process hears of all VMs.
+    /// What a new process is told of KubeVirt.
     pub fn tell(&self, state: &mut State, now: Moment) {
         self.machines.tell(state, now);
         if let Some(vms) = &self.vms {
             vms.tell(state, now);
         }
     }
-
-    /// What pods without gates take, in thousandths of a CPU.
-    pub fn taken(&self) -> u64 {
-        let running = self.pods.iter().filter(|(_, pod)| !pod.gated && !pod.finished);
-        if let Some(vms) = &self.vms {
-            let plain = running.filter(|(name, _)| !name.contains('-')).map(|(_, pod)| pod.milli_cpu);
-            return vms.taken(self) + plain.sum::<u64>();
-        }
-        self.machines.taken(running.map(|(name, pod)| (&**name, pod.milli_cpu)))
-    }
-
-    pub fn record(&mut self, record: &Record) -> Answer<RecordedObject> {
-        self.record_status(record).map(RecordedObject::Quota)
-    }
-
-    fn record_status(&mut self, record: &Record) -> Answer<ArqWire> {
-        let Some(quota) = self.quota.clone() else { return Answer::Stale(None) };
-        let matches = quota.uid == number(&record.uid.to_string())
-            && matches!(
-                &record.object,
-                RecordedIn::Status(version) if version.precondition() == Some(quota.version.to_string()),
-            );
-        if !matches {
-            return Answer::Stale(Some(wire(Self::quota_json(&quota))));
-        }
-        let text = |list: &[(String, Quantity)], name: &str| {
-            list.iter().find(|(key, _)| key == name).map(|(_, value)| value.to_string())
-        };
-        let (hard, used) = (&record.target.hard, &record.target.used);
-        let status = Some((text(hard, "requests.cpu").unwrap(), text(used, "requests.cpu").unwrap()));
-        let used_pods = text(used, "pods");
-        assert_eq!(used_pods.is_some(), quota.counts_pods, "written is what the quota is about");
-        let mut told = crate::gate::recording::status(record);
-        for field in ["hard", "used", "charges"] {
-            told.as_object_mut().unwrap().remove(field);
-        }
-        let charges = record.charges;
-        if (&status, &used_pods, charges, &told)
-            != (&quota.status, &quota.used_pods, quota.charges, &quota.told)
-        {
-            self.writes += 1;
-            let version = self.next();
-            self.put_quota(Quota { version, status, used_pods, charges, told, ..quota });
-        }
-        Answer::Done(wire(Self::quota_json(self.quota.as_ref().unwrap())))
-    }
-
-    pub fn read(&self, name: &str) -> Answer<PodWire> {
-        Answer::Stale(self.pods.get(name).map(|pod| wire(Self::pod_json(name, pod))))
-    }
-
-    /// Refuses it, and says so if the pod is what was asked for.
-    pub fn refuse(&self, release: &Release) -> Answer<PodWire> {
-        let name = release.name.to_string();
-        match self.pods.get(&name) {
-            Some(pod) if Self::is_asked_for(pod, release) => Answer::Refused("not today".to_owned()),
-            pod => Answer::Stale(pod.map(|pod| wire(Self::pod_json(&name, pod)))),
-        }
-    }
-
-    fn is_asked_for(pod: &Pod, release: &Release) -> bool {
-        pod.uid == number(&release.uid.to_string())
-            && release.version.precondition() == Some(pod.version.to_string())
-            && pod.gated
-    }
-
-    pub fn release(&mut self, release: &Release) -> Answer<PodWire> {
-        let name = release.name.to_string();
-        let Some(mut pod) = self.pods.get(&name).cloned() else { return Answer::Stale(None) };
-        if Self::is_asked_for(&pod, release) {
-            self.writes += 1;
-            pod.version = self.next();
-            pod.gated = false;
-            self.put_pod(&name, pod.clone());
-            return Answer::Done(wire(Self::pod_json(&name, &pod)));
-        }
-        Answer::Stale(Some(wire(Self::pod_json(&name, &pod))))
-    }
 }
 
-fn number(uid: &str) -> u64 {
-    uid.rsplit('-').next().unwrap().parse().unwrap()
+fn shared() -> Value {
+    json!({"labels": {"matchLabels": {"quota": "shared"}}})
 }
 
-pub fn wire<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
-    serde_json::from_value(value).unwrap()
+fn limits(quota: &Value) -> &Value {
+    quota.pointer("/spec/quota/hard").unwrap_or_else(|| &quota["spec"]["hard"])
+}
+
+fn limits_mut(kind: Kind, quota: &mut Value) -> &mut Value {
+    let path = if kind == Kind::ClusterQuota { "/spec/quota/hard" } else { "/spec/hard" };
+    quota.pointer_mut(path).unwrap()
 }

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use sluice_index::{ArqWire, NamespaceWire, PodWire, Targeting, VmiWire};
+use sluice_index::{NamespaceWire, Targeting, VmiWire};
 
-use super::server::{GATE, NAMESPACE, Server, wire};
+use super::replica::see;
+use super::server::{GATE, Server, is_gated, wire};
+use super::step::Fault;
+use super::team::NAMESPACE;
 use crate::gate::{Action, Answer, GateConfig, GateEvent, Judgement, Moment, Outcome, State, Ticket};
 
 pub(super) fn at(ms: u64) -> Moment {
@@ -60,15 +63,7 @@ impl Story {
 
     pub(super) fn see_all(&mut self, now: Moment) {
         for change in self.server.log.split_off(self.cursor) {
-            use super::server::Change::{Machine, MachineGone, Pod, PodGone, Quota, QuotaGone};
-            match change {
-                Pod(pod) => self.state.apply_pod(&wire::<PodWire>(pod), now),
-                PodGone(pod) => self.state.delete_pod(&wire::<PodWire>(pod)),
-                Quota(quota) => self.state.apply_watched_quota(&wire::<ArqWire>(quota), now),
-                QuotaGone(quota) => self.state.delete_watched_quota(&wire::<ArqWire>(quota), now),
-                Machine(vmi) => self.state.apply_machine(&vmi, now),
-                MachineGone(vmi) => self.state.delete_machine(&vmi, now),
-            }
+            see(&mut self.state, &change, now);
         }
     }
 
@@ -84,28 +79,11 @@ impl Story {
         let is_something = !actions.is_empty() || self.state.next_due_ms(now) == Some(0);
         for action in actions {
             let outcome = match action {
-                Action::Record(record) => {
-                    let answer = self.server.record(&record);
-                    Outcome::Recorded(record.quota, record.uid, answer)
-                }
-                Action::Release(release) => {
-                    let answer = self.server.release(&release);
-                    Outcome::Released(release.pod, release.uid, answer)
-                }
-                Action::ListQuotas(namespaces) => {
-                    let list =
-                        self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
-                    let namespaces = namespaces.into_iter().map(|(id, _)| id).collect();
-                    Outcome::Listed(namespaces, Answer::Done(list))
-                }
-                Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
-                Action::Read(pod) => Outcome::Read(pod.pod, pod.uid, self.server.read(&pod.name)),
                 Action::ReadMachine(read) => {
                     let found = self.machines.as_ref().map(|known| known.get(&read.uid.to_string()).cloned());
                     let answer = found.map_or_else(|| Answer::Unknown("no".to_owned()), Answer::Done);
                     Outcome::MachineRead(read, Box::new(answer))
                 }
-                Action::ListTargets => Outcome::TargetsListed,
                 Action::CatchUp => {
                     self.see_all(now);
                     Outcome::CaughtUp
@@ -118,6 +96,7 @@ impl Story {
                     self.told.push(tell.clone());
                     Outcome::EventWritten(tell, true)
                 }
+                action => self.server.outcome(&action, Fault::None),
             };
             self.state.on_outcome(outcome, now);
         }
@@ -125,7 +104,7 @@ impl Story {
     }
 
     pub(super) fn gated(&self) -> Vec<&str> {
-        self.server.pods.iter().filter(|(_, pod)| pod.gated).map(|(name, _)| name.as_str()).collect()
+        self.server.pods().filter(|(_, pod)| is_gated(pod)).map(|(name, _)| name).collect()
     }
 }
 
@@ -291,7 +270,7 @@ fn limits_are_enforced_before_any_status_is_written() {
     story.server.create_pod("a", 400, 0);
     story.run(at(0));
     assert_eq!(story.gated(), ["a"]);
-    assert_eq!(story.server.quota.as_ref().unwrap().status, Some(("300m".into(), "0".into())));
+    assert_eq!(story.server.status(), Some(("300m", "0")));
 }
 
 /// Has one charge recorded, with the answer lost; returns the request.
@@ -373,10 +352,9 @@ fn freed_room_is_given_away_at_once_after_a_restart() {
     let mut next = Story::begin();
     next.server = server;
     // A new process lists.
-    let quota = next.server.quota.clone().unwrap();
-    next.state.apply_quota(&wire::<ArqWire>(Server::quota_json(&quota)), at(20));
-    for (name, pod) in &next.server.pods {
-        next.state.apply_pod(&wire::<PodWire>(Server::pod_json(name, pod)), at(20));
+    next.state.apply_quota(&wire(next.server.quota().unwrap().clone()), at(20));
+    for (_, pod) in next.server.pods() {
+        next.state.apply_pod(&wire(pod.clone()), at(20));
     }
     next.cursor = next.server.log.len();
     next.state.lead(at(20));

@@ -249,7 +249,8 @@ fn a_pod_that_is_more_than_the_whole_quota_is_told_the_field_to_change_as_long_a
 
 #[test]
 fn a_held_pod_is_told_that_the_claims_of_its_ephemeral_volumes_count_already() {
-    use super::server::{GATE, NAMESPACE, wire};
+    use super::server::{GATE, wire};
+    use super::team::NAMESPACE;
     let mut story = Story::led();
     story.server.set_hard(1_000);
     story.run(at(0));

@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
+use serde_json::{Value, json};
 use sluice_engine::vm::Calculator;
-use sluice_index::VmiWire;
 
-use super::machine_growth::of_version;
-use super::machines::sized_of;
+use super::machines::sized_object;
 use super::owners::kubevirt;
-use super::server::Server;
+use super::server::{Server, wire};
 use crate::gate::{MachineChange, Moment, State, Ticket};
 
 /// As many VMs there are.
@@ -90,7 +89,7 @@ pub struct Update {
 /// What comes of an update that was allowed.
 pub enum Committed {
     /// It is done.
-    Done(Box<VmiWire>),
+    Done(Value),
     /// The VM has changed: the gate is asked again.
     Changed,
     /// It fails.
@@ -120,29 +119,21 @@ impl Vms {
         self.calculator.is_of_pods()
     }
 
-    /// A process lists them.
+    /// A new process is told how they are counted.
     pub fn tell(&self, state: &mut State, now: Moment) {
         state.set_kubevirt(Some(kubevirt()), now);
         state.count_machines_by(self.calculator, now);
-        state.begin_machines();
-        for vm in self.known.keys() {
-            state.apply_machine(&self.vmi(*vm, self.known[vm].wanted), now);
-        }
-        state.end_machines(now);
     }
 
-    pub fn find(&self, uid: &str) -> Option<VmiWire> {
-        let vm = uid.strip_prefix('v')?.parse().ok()?;
-        Some(self.vmi(vm, self.known.get(&vm)?.wanted))
-    }
-
-    fn vmi(&self, vm: u8, wanted: u32) -> VmiWire {
+    fn vmi(&self, vm: u8, wanted: u32) -> Value {
         let known = &self.known[&vm];
-        of_version(sized_of(&format!("v{vm}"), known.has, wanted), known.version)
+        let mut object = sized_object(&format!("v{vm}"), known.has, wanted);
+        object["metadata"]["resourceVersion"] = json!(known.version.to_string());
+        object
     }
 
     /// Does it if it can be. Returns what the watch of VMs is to show, and whether the VM is there then.
-    pub fn step(&mut self, step: VmMove, server: &mut Server) -> Option<(VmiWire, bool)> {
+    pub fn step(&mut self, step: VmMove, server: &mut Server) -> Option<(Value, bool)> {
         match step {
             VmMove::Start(vm, _) if self.known.contains_key(&vm) || self.gone.contains(&vm) => None,
             VmMove::Start(vm, wanted) => {
@@ -183,7 +174,7 @@ impl Vms {
         }
     }
 
-    fn changed(&mut self, vm: u8) -> VmiWire {
+    fn changed(&mut self, vm: u8) -> Value {
         self.made += 1;
         let known = self.known.get_mut(&vm).unwrap();
         known.version = self.made;
@@ -193,25 +184,26 @@ impl Vms {
 
     /// A VM has what it is to have when it runs in a pod that was made for that.
     fn may_settle(&self, vm: &Vm, server: &Server) -> bool {
-        let newest = vm.pods.back().map(|pod| &server.pods[pod]);
+        let newest = vm.pods.back();
         let is_for = |cpus: u32, size: u64| size == u64::from(cpus) * OF_A_CPU;
-        !self.by_pods() || newest.is_some_and(|pod| !pod.gated && is_for(vm.wanted, pod.milli_cpu))
+        !self.by_pods()
+            || newest.is_some_and(|pod| !server.is_held(pod) && is_for(vm.wanted, server.size(pod)))
     }
 
     fn make_pod(&mut self, vm: u8, is_late: bool, admitted: Admitted, server: &mut Server) {
         let by_pods = self.by_pods();
         // A target is made for a VM that runs.
         let may_migrate =
-            |vm: &Vm| !by_pods || vm.pods.len() < 2 && vm.pods.iter().all(|pod| !server.pods[pod].gated);
+            |vm: &Vm| !by_pods || vm.pods.len() < 2 && vm.pods.iter().all(|pod| !server.is_held(pod));
         self.made += 1;
         let known = self.known.get_mut(&vm).filter(|known| known.pods.len() < 3);
         let Some(known) = known.filter(|known| may_migrate(known)) else { return };
         let name = format!("v{vm}-p{}", self.made);
         // What a controller has seen once it does not forget.
-        let newest = known.pods.back().map(|pod| server.pods[pod].milli_cpu);
+        let newest = known.pods.back().map(|pod| server.size(pod));
         let is_late = is_late && newest.is_none_or(|size| size == u64::from(known.has) * OF_A_CPU);
         let cpus = if is_late { known.has } else { known.wanted };
-        let is_target = known.pods.iter().any(|pod| !server.pods[pod].gated);
+        let is_target = known.pods.iter().any(|pod| !server.is_held(pod));
         known.pods.push_back(name.clone());
         known.moved = false;
         let size = u64::from(cpus) * OF_A_CPU;
@@ -243,7 +235,7 @@ impl Vms {
     /// What the gate is asked about.
     pub fn change(&self, update: &Update) -> MachineChange {
         let before = self.vmi(update.vm, update.before);
-        MachineChange::read(&before, &self.vmi(update.vm, update.wanted), false)
+        MachineChange::read(&wire(before), &wire(self.vmi(update.vm, update.wanted)), false)
     }
 
     /// An update that was allowed is done, or not.
@@ -258,7 +250,7 @@ impl Vms {
             return Committed::Changed;
         }
         known.wanted = update.wanted;
-        Committed::Done(Box::new(self.changed(update.vm)))
+        Committed::Done(self.changed(update.vm))
     }
 
     /// What the VMs that run take, in thousandths of a CPU: what they have and what they are to have, or what the largest of
@@ -284,6 +276,6 @@ impl Vms {
 
 /// What the largest pod takes that runs.
 fn largest(vm: &Vm, server: &Server) -> u64 {
-    let pods = vm.pods.iter().map(|pod| &server.pods[pod]);
-    pods.filter(|pod| !pod.gated).map(|pod| pod.milli_cpu).max().unwrap_or_default()
+    let pods = vm.pods.iter().filter(|pod| !server.is_held(pod));
+    pods.map(|pod| server.size(pod)).max().unwrap_or_default()
 }

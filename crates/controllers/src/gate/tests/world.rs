@@ -1,70 +1,60 @@
-//! A world of two replicas and one server in which everything may be late, get lost or happen twice.
-
-use sluice_engine::{Amount, Claim};
-use sluice_index::{ArqWire, NamespaceWire, PodWire, Targeting};
+//! A world of some replicas and one server in which everything may be late, get lost or happen twice.
 
 use super::machine_leaders::Plug;
+use super::replica::Replica;
 use super::resizes::Resize;
-use super::server::{Change, GATE, NAMESPACE, Server, wire};
-use super::step::{Fault, Step, Trouble, Watch, reply};
-use crate::gate::parts::stamp::Stamp;
-use crate::gate::{Action, Answer, AuditCursor, AuditFinding, GateConfig, Moment, Outcome, State};
+use super::server::{KINDS, Key, Kind, Server, key, uid};
+use super::step::{PodAt, Step, Trouble};
+use super::team::{NAMESPACE, QUOTA};
+use super::trace::Trace;
+use crate::gate::{Action, GateEvent, Moment, Outcome, Regarding};
 
-/// For how long a leader that was replaced goes on when two act at once.
-const DEPOSED_MS: u64 = 10_000;
-
-/// A request's time limit: nothing arrives after it.
-const REQUEST_MS: u64 = 5_000;
-
-pub struct Replica {
-    pub state: State,
-    /// How much of the log each [`Watch`] has delivered.
-    pub cursors: [usize; Watch::ALL.len()],
-    pub leads: bool,
-    /// A list of pods that is handed on piece by piece.
-    listing: Option<Listing>,
-    /// It leads as soon as it has seen so much: what there was when it got the lease.
-    catches_up: Option<usize>,
-    deposed_at: Option<u64>,
+/// What a run begins with.
+#[derive(Debug)]
+pub struct Setting {
+    /// Each namespace, and whether the cluster quotas select it.
+    pub namespaces: &'static [(&'static str, bool)],
+    /// Kind, namespace and name of each quota, and its limit in thousandths of a CPU.
+    pub quotas: &'static [(Kind, &'static str, &'static str, u64)],
+    /// How many pods of a namespace there are at most.
+    pub pods: u8,
+    pub replicas: usize,
 }
 
-/// The pods that there were at some moment, in pages.
-struct Listing {
-    pods: std::vec::IntoIter<serde_json::Value>,
-    cursor: usize,
-}
+/// One namespace and its quota.
+pub static TEAM: Setting = Setting {
+    namespaces: &[(NAMESPACE, false)],
+    quotas: &[(Kind::Quota, NAMESPACE, QUOTA, 3000)],
+    pods: 12,
+    replicas: 2,
+};
 
-impl Replica {
-    /// A deposed leader goes on for a while: it has not noticed yet.
-    fn acts(&self, trouble: Trouble, now: Moment) -> bool {
-        self.leads
-            || trouble != Trouble::Expiry
-                && self.deposed_at.is_some_and(|since| now.mono_ms < since + DEPOSED_MS)
+/// Several namespaces, one quota over some of them, and a quota that one of them has of its own.
+pub static SHARED: Setting = Setting {
+    namespaces: &[("blue", true), ("green", true), ("red", false)],
+    quotas: &[(Kind::ClusterQuota, "", "all", 3000), (Kind::Quota, "green", "own", 2000)],
+    pods: 5,
+    replicas: 2,
+};
+
+impl Setting {
+    pub fn is_shared(&self) -> bool {
+        self.quotas.iter().any(|(kind, ..)| *kind == Kind::ClusterQuota)
     }
 
-    fn check(&mut self, trouble: Trouble, now: Moment) {
-        let namespaces: Vec<_> = self.state.index().1.iter().map(|(id, _)| id).collect();
-        for namespace in namespaces {
-            let mut place = AuditCursor::default();
-            let found = loop {
-                let found = self.state.audit(namespace, &mut place, now);
-                if found != AuditFinding::More {
-                    break found;
-                }
-            };
-            assert_eq!(found, AuditFinding::Right, "incremental sums differ from recomputed ones");
-        }
-        let quotas: Vec<_> = self.state.index().2.iter().map(|(id, _)| id).collect();
-        for quota in quotas {
-            let in_flight = self.state.queue().ledger(quota).is_some_and(|ledger| {
-                ledger.lines().iter().any(|line| line.claimed(Claim::InFlight) != Amount::ZERO)
-            });
-            // No room is ever kept on account of a leader that there is not.
-            assert!(
-                trouble != Trouble::ScribbledStatus || !in_flight,
-                "the only leader takes its own charges for another's"
-            );
-        }
+    pub fn quota(&self, at: u8) -> Key {
+        let (kind, namespace, name, _) = self.quotas[usize::from(at) % self.quotas.len()];
+        key(kind, namespace, name)
+    }
+
+    pub fn namespace(&self, at: u8) -> &'static str {
+        self.namespaces[usize::from(at) % self.namespaces.len()].0
+    }
+
+    /// Pods have the names of their namespaces.
+    pub fn pod(&self, (namespace, number): PodAt) -> Key {
+        let namespace = self.namespace(namespace);
+        key(Kind::Pod, namespace, &format!("{namespace}-p{number}"))
     }
 }
 
@@ -76,71 +66,72 @@ pub struct Request {
     pub begun_ms: u64,
     /// How long the server's log was then.
     pub logged: usize,
+    /// It was done, and this is the answer.
+    pub outcome: Option<Outcome>,
 }
 
 pub struct World {
     pub server: Server,
+    pub setting: &'static Setting,
     pub replicas: Vec<Replica>,
-    pub(super) lives: Vec<u32>,
+    pub lives: Vec<u32>,
     pub requests: Vec<Request>,
-    pub(super) resizes: Vec<Resize>,
-    pub(super) plugs: Vec<Plug>,
-    pub(super) now_ms: u64,
-    pub(super) highest_hard: u64,
-    trouble: Trouble,
-}
-
-/// A process of its own: `number` tells it from all others.
-fn fresh(number: usize) -> State {
-    let mut config = GateConfig::new(GATE, sluice_engine::ChargeRules::for_minor(36));
-    config.charge_spacing_ms = 0;
-    // One takes its time, the other none.
-    config.reclassified_pods = if number.is_multiple_of(2) { 1 } else { 1_000 };
-    let selector = kube::core::Selector::default();
-    let mut state = State::new(config, Targeting::new(selector, super::own_namespace()));
-    state.set_stamp(Stamp::numbered(number as u64));
-    state.apply_namespace(&namespace(), Moment { mono_ms: 0, unix_ms: 0 });
-    state
-}
-
-fn namespace() -> NamespaceWire {
-    wire(serde_json::json!({"metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "1"}}))
+    pub resizes: Vec<Resize>,
+    pub plugs: Vec<Plug>,
+    pub told: Vec<GateEvent>,
+    pub now_ms: u64,
+    /// The highest limit of each quota of the setting since the beginning.
+    pub highest: Vec<u64>,
+    pub trouble: Trouble,
+    pub trace: Trace,
 }
 
 impl World {
-    pub fn new(trouble: Trouble) -> Self {
+    pub fn new(setting: &'static Setting, trouble: Trouble) -> Self {
         let mut server = Server::default();
-        server.set_hard(3000);
+        for (namespace, is_member) in setting.namespaces {
+            server.label(namespace, *is_member);
+        }
+        if setting.is_shared() {
+            server.allow(true);
+        }
+        for (kind, namespace, name, hard) in setting.quotas {
+            server.limit(&key(*kind, namespace, name), *hard);
+        }
         let mut world = Self {
+            replicas: Vec::new(),
             server,
-            replicas: (0..2)
-                .map(|number| Replica {
-                    state: fresh(number),
-                    cursors: [0; Watch::ALL.len()],
-                    leads: false,
-                    listing: None,
-                    catches_up: None,
-                    deposed_at: None,
-                })
-                .collect(),
-            lives: vec![0, 0],
+            setting,
+            lives: vec![0; setting.replicas],
             requests: Vec::new(),
             resizes: Vec::new(),
             plugs: Vec::new(),
+            told: Vec::new(),
             now_ms: 0,
-            highest_hard: 3000,
+            highest: setting.quotas.iter().map(|(.., hard)| *hard).collect(),
             trouble,
+            trace: Trace::default(),
         };
+        let new = |at| Replica::new(at, &world.server, false, world.moment());
+        world.replicas = (0..setting.replicas).map(new).collect();
         world.lead(0);
         world.deliver_all();
         world
     }
 
-    pub(super) fn moment(&self) -> Moment {
+    pub fn moment(&self) -> Moment {
         Moment { mono_ms: self.now_ms, unix_ms: self.server.now_s * 1000 }
     }
 
-    fn lead(&mut self, replica: usize) {
+    pub fn acts(&self, replica: usize) -> bool {
+        self.replicas[replica].acts(self.trouble, self.moment())
+    }
+
+    pub fn leader(&self) -> &Replica {
+        self.replicas.iter().find(|replica| replica.leads).expect("one leads")
+    }
+
+    pub fn lead(&mut self, replica: usize) {
         if self.replicas[replica].leads {
             return;
         }
@@ -148,99 +139,36 @@ impl World {
         if self.replicas[replica].deposed_at.is_some() {
             self.crash(replica);
         }
-        let now = self.moment();
-        for other in &mut self.replicas {
-            if other.leads {
-                other.leads = false;
-                other.deposed_at = Some(now.mono_ms);
-            }
+        for other in self.replicas.iter_mut().filter(|other| other.leads) {
+            other.leads = false;
+            other.deposed_at = Some(self.now_ms);
         }
         let chosen = &mut self.replicas[replica];
         chosen.leads = true;
         chosen.deposed_at = None;
         chosen.catches_up = Some(self.server.log.len());
-        self.deliver(replica, Watch::Pods, 0);
+        self.deliver(replica, Kind::Pod, 0);
         self.plan();
     }
 
-    /// Pods and quotas come by watches of their own, each as late as it likes.
-    pub fn deliver(&mut self, replica: usize, watch: Watch, count: usize) {
+    pub fn deliver(&mut self, replica: usize, kind: Kind, count: usize) {
         let now = self.moment();
-        let one = &mut self.replicas[replica];
-        if let (Watch::Pods, Some(listing)) = (watch, &mut one.listing) {
-            for pod in listing.pods.by_ref().take(count) {
-                one.state.apply_pod(&wire::<PodWire>(pod), now);
-            }
-            if listing.pods.len() > 0 {
-                return;
-            }
-            one.state.end_pods();
-            one.cursors[Watch::Pods as usize] = listing.cursor;
-            one.listing = None;
-        }
-        let cursor = &mut one.cursors[watch as usize];
-        let until = cursor.saturating_add(count).min(self.server.log.len());
-        for change in &self.server.log[*cursor..until] {
-            match (change.clone(), watch) {
-                (Change::Pod(pod), Watch::Pods) => one.state.apply_pod(&wire::<PodWire>(pod), now),
-                (Change::PodGone(pod), Watch::Pods) => one.state.delete_pod(&wire::<PodWire>(pod)),
-                (Change::Quota(quota), Watch::Quotas) => {
-                    one.state.apply_watched_quota(&wire::<ArqWire>(quota), now);
-                }
-                (Change::QuotaGone(quota), Watch::Quotas) => {
-                    one.state.delete_watched_quota(&wire::<ArqWire>(quota), now);
-                }
-                (Change::Machine(vmi), Watch::Machines) => one.state.apply_machine(&vmi, now),
-                (Change::MachineGone(vmi), Watch::Machines) => one.state.delete_machine(&vmi, now),
-                _ => {}
-            }
-        }
-        *cursor = until;
-        let is_listing = one.listing.is_some();
-        let watches = if self.server.vms.is_some() { 3 } else { 2 };
-        let has_seen = |wanted| !is_listing && one.cursors[..watches].iter().all(|cursor| wanted <= *cursor);
-        if one.catches_up.is_some_and(has_seen) {
-            one.catches_up = None;
-            one.state.lead(now);
-        }
+        self.replicas[replica].deliver(&self.server, kind, count, now);
     }
 
-    fn relist(&mut self, replica: usize) {
-        let pods: Vec<_> = self.server.pods.iter().map(|(name, pod)| Server::pod_json(name, pod)).collect();
-        let one = &mut self.replicas[replica];
-        one.listing = Some(Listing { pods: pods.into_iter(), cursor: self.server.log.len() });
-        one.state.begin_pods();
+    pub fn deliver_to(&mut self, replica: usize) {
+        KINDS.into_iter().for_each(|kind| self.deliver(replica, kind, usize::MAX));
     }
 
-    pub(super) fn deliver_all(&mut self) {
-        for watch in Watch::ALL {
-            (0..self.replicas.len()).for_each(|replica| self.deliver(replica, watch, usize::MAX));
-        }
+    pub fn deliver_all(&mut self) {
+        (0..self.replicas.len()).for_each(|replica| self.deliver_to(replica));
     }
 
-    /// A new process: it lists, and knows nothing else.
-    fn crash(&mut self, replica: usize) {
-        let now = self.moment();
+    pub fn crash(&mut self, replica: usize) {
         self.lives[replica] += 1;
-        let mut state = fresh(replica + 2 * self.lives[replica] as usize);
-        self.server.tell(&mut state, now);
-        state.begin_quotas();
-        if let Some(quota) = &self.server.quota {
-            state.apply_listed_quota(&wire::<ArqWire>(Server::quota_json(quota)), now);
-        }
-        state.end_quotas(now);
-        state.begin_pods();
-        for (name, pod) in &self.server.pods {
-            state.apply_pod(&wire::<PodWire>(Server::pod_json(name, pod)), now);
-        }
-        state.end_pods();
+        let number = replica + self.replicas.len() * self.lives[replica] as usize;
         let leads = self.replicas[replica].leads;
-        let cursor = self.server.log.len();
-        let catches_up = leads.then_some(cursor);
-        let cursors = [cursor; Watch::ALL.len()];
-        self.replicas[replica] =
-            Replica { state, cursors, leads, listing: None, catches_up, deposed_at: None };
-        self.deliver(replica, Watch::Pods, 0);
+        self.replicas[replica] = Replica::new(number, &self.server, leads, self.moment());
     }
 
     pub fn plan(&mut self) {
@@ -251,18 +179,26 @@ impl World {
                 continue;
             }
             for action in replica.state.plan(now) {
-                if let Action::Answer(ticket, judgement) = action {
-                    answered.push((at, ticket, judgement));
-                } else if let Action::WriteEvent(tell) = action {
-                    replica.state.on_outcome(Outcome::EventWritten(tell, true), now);
-                } else {
-                    self.requests.push(Request {
-                        replica: at,
-                        life: self.lives[at],
-                        action,
-                        begun_ms: now.mono_ms,
-                        logged: self.server.log.len(),
-                    });
+                self.trace.add(at, &action);
+                match action {
+                    Action::Answer(ticket, judgement) => answered.push((at, ticket, judgement)),
+                    Action::WriteEvent(event) => {
+                        tells_of_own_pods_only(self.setting, &event);
+                        self.told.push(event.clone());
+                        replica.state.on_outcome(Outcome::EventWritten(event, true), now);
+                    }
+                    action => {
+                        let (life, logged) = (self.lives[at], self.server.log.len());
+                        let begun_ms = now.mono_ms;
+                        self.requests.push(Request {
+                            replica: at,
+                            life,
+                            action,
+                            begun_ms,
+                            logged,
+                            outcome: None,
+                        });
+                    }
                 }
             }
             replica.check(self.trouble, now);
@@ -273,128 +209,129 @@ impl World {
         }
     }
 
-    pub(super) fn acts(&self, replica: usize) -> bool {
-        self.replicas[replica].acts(self.trouble, self.moment())
-    }
-
-    pub fn answer(&mut self, at: usize, fault: Fault) {
-        if self.requests.is_empty() {
-            return;
-        }
-        let request = self.requests.remove(at % self.requests.len());
-        let dead = self.now_ms > request.begun_ms + REQUEST_MS;
-        let fault = if dead { Fault::RequestLost } else { fault };
-        if matches!(fault, Fault::Late) {
-            // No process waits for the answer any more.
-            self.requests.push(Request { life: u32::MAX, action: request.action.clone(), ..request });
-        }
-        let done = matches!(fault, Fault::None | Fault::AnswerLost);
-        if std::env::var_os("SIM_TRACE").is_some() {
-            eprintln!(
-                "{}ms answer r{} {:?} {fault:?} dead={dead} server quota={:?} taken={}",
-                self.now_ms,
-                request.replica,
-                request.action,
-                self.server.quota.as_ref().map(|q| (&q.status, q.version)),
-                self.server.taken()
-            );
-        }
-        let outcome = match &request.action {
-            Action::Record(record) => {
-                let answer = if done { Some(self.server.record(record)) } else { None };
-                Outcome::Recorded(record.quota, record.uid.clone(), reply(answer, fault))
-            }
-            Action::Release(release) => {
-                let before = self.server.taken();
-                // A refusal is given only for the very version that there is.
-                let answer = match fault {
-                    Fault::Refused => Some(self.server.refuse(release)),
-                    _ if done => Some(self.server.release(release)),
-                    _ => None,
-                };
-                let after = self.server.taken();
-                if after > before {
-                    assert!(
-                        after <= self.highest_hard,
-                        "released {after}m where at most {}m may be taken",
-                        self.highest_hard
-                    );
-                }
-                let fault = if matches!(answer, Some(Answer::Stale(_))) { Fault::None } else { fault };
-                Outcome::Released(release.pod, release.uid.clone(), reply(answer, fault))
-            }
-            Action::ListQuotas(namespaces) => {
-                let list = self.server.quota.iter().map(|quota| wire(Server::quota_json(quota))).collect();
-                let answer = if done { Some(Answer::Done(list)) } else { None };
-                Outcome::Listed(namespaces.iter().map(|(id, _)| *id).collect(), reply(answer, fault))
-            }
-            Action::Read(pod) => {
-                let answer = if done { Some(self.server.read(&pod.name)) } else { None };
-                Outcome::Read(pod.pod, pod.uid.clone(), reply(answer, fault))
-            }
-            Action::CatchUp => {
-                let one = &self.replicas[request.replica];
-                let is_alive = self.lives[request.replica] == request.life;
-                if is_alive && (one.listing.is_some() || one.cursors[Watch::Pods as usize] < request.logged) {
-                    return self.requests.push(request);
-                }
-                Outcome::CaughtUp
-            }
-            Action::ListTargets => Outcome::TargetsListed,
-            Action::ListClusterQuotas => Outcome::ClusterListed(Answer::Done(Vec::new())),
-            Action::ReadMachine(read) => {
-                let find = || self.server.vms.as_ref()?.find(&read.uid.to_string());
-                let answer = done.then(|| Answer::Done(find()));
-                Outcome::MachineRead(read.clone(), Box::new(reply(answer, fault)))
-            }
-            Action::WriteEvent(_) | Action::Answer(..) => return,
-        };
-        if self.lives[request.replica] == request.life {
-            let now = self.moment();
-            self.replicas[request.replica].state.on_outcome(outcome, now);
-        }
-    }
-
     pub fn step(&mut self, step: &Step) {
-        if std::env::var_os("SIM_TRACE").is_some() {
-            eprintln!("{}ms {step:?}", self.now_ms);
+        self.say(step);
+        let (setting, many) = (self.setting, self.replicas.len());
+        let process = |at: u8| usize::from(at) % many;
+        match *step {
+            Step::Create(at, milli_cpu, priority) => {
+                let (_, namespace, name) = setting.pod(at);
+                self.server.create_in(&namespace, &name, milli_cpu, priority);
+            }
+            Step::Delete(at) => self.server.delete(&setting.pod(at)),
+            Step::Finish(at) => self.server.finish(&setting.pod(at)),
+            Step::Touch(at) => self.server.edit(&setting.pod(at), |_| {}),
+            Step::Resize(at, pod, milli_cpu) => self.resize(process(at), &setting.pod(pod), milli_cpu),
+            Step::Commit(at) => self.commit(usize::from(at)),
+            Step::Label(namespace, is_member) => {
+                self.server.label(setting.namespace(namespace), is_member);
+                self.forget_highest(|quota| quota.0 == Kind::ClusterQuota);
+            }
+            Step::Hard(at, hard) => self.set_hard(at, hard),
+            Step::DeleteQuota(at) => {
+                self.server.delete(&setting.quota(at));
+                self.forget_highest(|quota| *quota == setting.quota(at));
+            }
+            Step::Pause(at, seconds) => {
+                self.pause(setting.namespace(at), i64::from(seconds));
+                // What is decided while it lasts goes later too.
+                self.forget_highest(|_| true);
+            }
+            Step::Meaning(at) => self.server.count_otherwise(&setting.quota(at)),
+            Step::Scribble(at, used) => self.server.write_status_of(&setting.quota(at), used, 0),
+            Step::Selector => {
+                self.server.change_selector();
+                self.forget_highest(|quota| quota.0 == Kind::ClusterQuota);
+            }
+            Step::Allow(is_allowed) => {
+                self.server.allow(is_allowed);
+                self.forget_highest(|quota| quota.0 == Kind::ClusterQuota);
+            }
+            Step::DeleteCharge => self.delete_charge(),
+            Step::Deliver(at, kind, count) => self.deliver(process(at), kind, usize::from(count)),
+            Step::Execute(at) => self.execute(usize::from(at)),
+            Step::Answer(at, fault) => self.answer(usize::from(at), fault),
+            Step::Relist(at, kind) => self.replicas[process(at)].relist(&self.server, kind),
+            Step::Crash(at) => self.crash(process(at)),
+            Step::Lead(at) => self.lead(process(at)),
+            Step::Wait(ms) => self.pass(ms),
         }
-        let pod = |pod: &u8| format!("p{pod}");
-        match step {
-            Step::Create { pod: p, milli_cpu, priority } => {
-                self.server.create_pod(&pod(p), *milli_cpu, *priority);
-            }
-            Step::Delete { pod: p } => self.server.delete_pod(&pod(p)),
-            Step::Finish { pod: p } => self.server.finish_pod(&pod(p)),
-            Step::Touch { pod: p } => self.server.touch_pod(&pod(p)),
-            Step::Resize { replica, pod: p, milli_cpu } => {
-                self.resize(usize::from(*replica), &pod(p), *milli_cpu);
-            }
-            Step::Commit { at } => self.commit(usize::from(*at)),
-            Step::Hard { hard } => {
-                self.server.set_hard(*hard);
-                self.highest_hard = self.highest_hard.max(*hard);
-            }
-            Step::DeleteQuota => {
-                self.server.delete_quota();
-                self.highest_hard = u64::MAX;
-            }
-            Step::Meaning => self.server.change_meaning(),
-            Step::Scribble { used } => self.server.scribble_status(*used),
-            Step::Deliver { replica, watch, count } => {
-                self.deliver(usize::from(*replica), *watch, usize::from(*count));
-            }
-            Step::Answer { at, fault } => self.answer(usize::from(*at), *fault),
-            Step::Relist { replica } => self.relist(usize::from(*replica)),
-            Step::Crash { replica } => self.crash(usize::from(*replica)),
-            Step::Lead { replica } => self.lead(usize::from(*replica)),
-            Step::Wait { ms } => self.pass(*ms),
-        }
+        self.collect_garbage();
         self.plan();
     }
 
-    pub(super) fn pass(&mut self, ms: u64) {
+    /// With `SIM_TRACE` in the environment a run says what happens.
+    pub fn say(&self, step: &impl std::fmt::Debug) {
+        if std::env::var_os("SIM_TRACE").is_some() {
+            eprintln!("{}ms {step:?}", self.now_ms);
+        }
+    }
+
+    /// Limits only grow, unless anything may happen.
+    fn set_hard(&mut self, at: u8, hard: u64) {
+        let highest = &mut self.highest[usize::from(at) % self.setting.quotas.len()];
+        let hard = if self.trouble == Trouble::BusyAdmin { hard } else { hard.max(*highest) };
+        *highest = hard.max(*highest);
+        self.server.limit(&self.setting.quota(at), hard);
+    }
+
+    /// From now on more may be taken of these quotas than they allow: pods ran before they were about them.
+    fn forget_highest(&mut self, is_meant: impl Fn(&Key) -> bool) {
+        for (highest, (kind, namespace, name, _)) in self.highest.iter_mut().zip(self.setting.quotas) {
+            if is_meant(&key(*kind, namespace, name)) {
+                *highest = u64::MAX;
+            }
+        }
+    }
+
+    /// What is taken of each quota of the setting, in thousandths of a CPU.
+    pub fn taken(&self) -> Vec<u64> {
+        let quotas = self.setting.quotas.iter();
+        quotas
+            .map(|(kind, namespace, name, _)| self.server.taken_of(&key(*kind, namespace, name)).0)
+            .collect()
+    }
+
+    /// What was taken since `before` was there.
+    pub fn check_room(&self, before: &[u64]) {
+        for ((after, before), (highest, quota)) in
+            self.taken().into_iter().zip(before).zip(self.highest.iter().zip(self.setting.quotas))
+        {
+            assert!(
+                after <= *before.max(highest),
+                "{after}m are taken where at most {highest}m may be, of {quota:?}"
+            );
+        }
+    }
+
+    pub fn delete_charge(&mut self) {
+        let charge = self.server.all(Kind::Charge, "").next().map(|(key, _)| key.clone());
+        if let Some(charge) = charge {
+            self.server.delete(&charge);
+        }
+    }
+
+    /// A charge goes with its quota.
+    fn collect_garbage(&mut self) {
+        let is_owner =
+            |charge: &Key| self.server.all(Kind::ClusterQuota, "").any(|(_, it)| uid(it) == charge.2);
+        let charges = self.server.all(Kind::Charge, "").map(|(key, _)| key);
+        let orphans: Vec<Key> = charges.filter(|charge| !is_owner(charge)).cloned().collect();
+        orphans.iter().for_each(|orphan| self.server.delete(orphan));
+    }
+
+    pub fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         self.server.now_s = i64::try_from(self.now_ms / 1000).unwrap();
+    }
+}
+
+/// No pod of another namespace is named.
+fn tells_of_own_pods_only(setting: &Setting, event: &GateEvent) {
+    if setting.is_shared() && matches!(event.regarding, Regarding::Pod(_)) {
+        assert!(event.name.starts_with(&*event.namespace), "{event:?}");
+        for (other, _) in setting.namespaces.iter().filter(|(other, _)| **other != *event.namespace) {
+            assert!(!event.message.contains(&format!("{other}-p")), "{event:?}");
+        }
     }
 }

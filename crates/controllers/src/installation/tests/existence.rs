@@ -12,10 +12,13 @@ use tokio::time::Instant;
 use super::super::act::Act;
 use super::super::apply::Target;
 use super::super::existence::{Absence, plan};
-use super::super::observe::World;
+use super::super::kind::{Kind, Operand};
+use super::super::live::Live;
+use super::super::observe::{Operands, World};
+use super::super::state::Troubles;
 use super::super::wire::{AaqWire, MtqWire, Order, Orders as _};
-use super::super::{operands, phase_events, status};
-use super::{VERSION, aaq, asking, mtq, world};
+use super::super::{InstallationSettings, operands, phase_events, status};
+use super::{VERSION, aaq, asking, mtq, options, world};
 use crate::presence::{Presence, Removal};
 
 /// An `AAQ`, by words: `own` has the operator's label, `asks` has a field, `going` is being deleted, `held` has the
@@ -43,6 +46,10 @@ fn there(mode: Installation, aaqs: &[(&str, &str)]) -> World {
     let orders =
         (0..).zip(aaqs).map(|(second, (name, words))| ((*name).to_owned(), order(name, second, words)));
     World { mode, aaqs: Some(orders.collect()), ..world() }
+}
+
+fn settings() -> InstallationSettings {
+    InstallationSettings::new(options(), false, Some(VERSION.own))
 }
 
 /// What is done, in short.
@@ -83,6 +90,31 @@ fn there_is_one_of_the_operator_until_there_is_another() {
     assert_eq!(done(&unknown), none, "they were not looked for");
     assert_eq!(done(&there(CR, &[])), none, "it would install");
     assert_eq!(plan(&there(ALWAYS, &[]), false), [], "one may just be replaced");
+}
+
+#[test]
+fn where_the_aaq_installs_there_are_no_operands_without_one() {
+    let writes =
+        |mode, aaqs: &[(&str, &str)]| operands::plan(&there(mode, aaqs), &options(), VERSION).writes.len();
+    for (aaqs, by_aaq) in [(vec![], 0), (vec![("aaq", "")], 11), (vec![("aaq", "held going")], 0)] {
+        assert_eq!(writes(CR, &aaqs), by_aaq, "{aaqs:?}");
+        assert_eq!(writes(ALWAYS, &aaqs), 11, "{aaqs:?}");
+    }
+    let unknown = World { aaqs: None, mode: CR, ..world() };
+    assert_eq!(operands::plan(&unknown, &options(), VERSION), operands::Plan::default());
+}
+
+/// What another client has deleted is told; what the operator has removed with an `AAQ` is made as if for the first time.
+#[test]
+fn what_was_removed_with_the_aaq_is_not_contested() {
+    let mut all = Operands::default();
+    for is_removed in [false, true] {
+        all.put("one".to_owned(), Live::default());
+        all.take("one", is_removed);
+        let mut world = there(CR, &[("aaq", "")]);
+        world.operands.insert(Kind::Service, all.clone());
+        assert_eq!(world.times_gone(&Operand::new(Kind::Service, "one")), u64::from(!is_removed));
+    }
 }
 
 #[test]
@@ -184,7 +216,7 @@ fn that_of_an_mtq_is_only_taken_away() {
 
 /// Of all objects: name, phase, and what is said of Available with its reason.
 fn told(world: &World) -> String {
-    let writes = status::plan(world, &BTreeMap::new(), VERSION, Timestamp::UNIX_EPOCH);
+    let writes = status::plan(world, &Troubles::default(), &settings(), Timestamp::UNIX_EPOCH);
     let said = writes.iter().map(|write| {
         let status = &write.body["status"];
         let conditions = status["conditions"].as_array().unwrap();
@@ -239,32 +271,34 @@ fn the_mtq_holds_where_there_is_no_aaq_of_a_user() {
     let written = |aaqs: &[(&str, &str)]| {
         let mut world = there(ALWAYS, aaqs);
         world.mtqs = Some([("mtq".to_owned(), mtq("mtq", &pulls))].into());
-        let all = operands::plan(&world, VERSION).len();
-        let statuses = status::plan(&world, &BTreeMap::new(), VERSION, Timestamp::UNIX_EPOCH);
+        let writes = operands::plan(&world, &options(), VERSION).writes;
+        let pod = writes.last().unwrap().body.pointer("/spec/template/spec/containers/0").unwrap();
+        let pulled = pod["imagePullPolicy"].as_str().unwrap().to_owned();
+        let statuses = status::plan(&world, &Troubles::default(), &settings(), Timestamp::UNIX_EPOCH);
         let of_mtq = statuses.iter().find(|write| write.target == Target::Mtq("mtq".to_owned())).unwrap();
         let conditions = of_mtq.body["status"]["conditions"].as_array().unwrap();
         let said = conditions.iter().find(|said| said["type"] == names::FIELDS_NOT_IN_FORCE).unwrap();
-        (all, said["message"].as_str().unwrap().to_owned())
+        (pulled, said["message"].as_str().unwrap().to_owned())
     };
     let in_force = "every field that is set is in force".to_owned();
-    assert_eq!(written(&[]), (2, in_force.clone()));
-    assert_eq!(written(&[("aaq", "own")]), (2, in_force));
+    assert_eq!(written(&[]), ("Always".to_owned(), in_force.clone()));
+    assert_eq!(written(&[("aaq", "own")]), ("Always".to_owned(), in_force));
     let held = "spec.imagePullPolicy: that of the AAQ aaq holds".to_owned();
-    assert_eq!(written(&[("aaq", "")]), (0, held));
+    assert_eq!(written(&[("aaq", "")]), ("IfNotPresent".to_owned(), held));
 }
 
 #[test]
 fn each_change_of_the_phase_is_one_event() {
     let events = |before: &str, second: bool| {
         let status =
-            json!({ "phase": before, "observedVersion": if before.is_empty() { "" } else { VERSION } });
+            json!({ "phase": before, "observedVersion": if before.is_empty() { "" } else { VERSION.own } });
         let mut world = asking(&json!({}));
         let mut all = BTreeMap::from([("aaq".to_owned(), aaq("aaq", 9, &json!({}), &status))]);
         if second {
             all.insert("first".to_owned(), aaq("first", 1, &json!({}), &Value::Null));
         }
         world.aaqs = Some(all);
-        let writes = status::plan(&world, &BTreeMap::new(), VERSION, Timestamp::UNIX_EPOCH);
+        let writes = status::plan(&world, &Troubles::default(), &settings(), Timestamp::UNIX_EPOCH);
         let of_aaq = writes.iter().filter(|write| write.target == Target::Aaq("aaq".to_owned()));
         let events = of_aaq.filter_map(|write| phase_events::of(&world, write));
         let said = events.map(|event| {

@@ -6,19 +6,29 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use super::super::InstallationSettings;
 use super::super::apply::{Target, Write};
+use super::super::kind::Kind;
+use super::super::live::Live;
 use super::super::observe::World;
-use super::super::status::plan;
-use super::{VERSION, aaq, asking, mtq, read, world};
+use super::super::state::Troubles;
+use super::super::status;
+use super::{aaq, asking, deployment, mtq, options, world};
 
-const NONE: BTreeMap<&str, String> = BTreeMap::new();
+fn settings(version: &str) -> InstallationSettings {
+    InstallationSettings::new(options(), false, Some(version))
+}
+
+fn plan(world: &World, troubles: &Troubles, version: &str, now: Timestamp) -> Vec<Write> {
+    status::plan(world, troubles, &settings(version), now)
+}
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
 fn writes(world: &World, second: i64) -> Vec<Write> {
-    plan(world, &NONE, VERSION, at(second))
+    plan(world, &Troubles::default(), "1.2.3", at(second))
 }
 
 /// Phase, observed version, and the conditions of the operator with their reasons.
@@ -35,12 +45,13 @@ fn shown(status: &Value) -> String {
 /// An installation whose one `AAQ` gets what is written to it.
 struct Installation {
     world: World,
+    troubles: Troubles,
     status: Value,
 }
 
 impl Installation {
     fn new() -> Self {
-        Self { world: world(), status: Value::Null }
+        Self { world: world(), troubles: Troubles::default(), status: Value::Null }
     }
 
     fn gate(&mut self, status: &str, reason: &str) {
@@ -51,21 +62,24 @@ impl Installation {
         self.status["conditions"] = json!(all);
     }
 
+    fn deployments(&mut self) -> &mut BTreeMap<String, Live> {
+        &mut self.world.operands.get_mut(&Kind::Deployment).unwrap().live
+    }
+
     fn ready(&mut self, name: &'static str, ready: i64) {
-        let is = read(name, &json!({}), &json!({}), &json!({}), ready);
-        self.world.deployments.insert(name, Some(is));
+        self.deployments().insert(name.to_owned(), deployment(ready));
     }
 
     fn round(&mut self, version: &str) -> String {
         let seen = |status: &Value| Some([("aaq".to_owned(), aaq("aaq", 0, &json!({}), status))].into());
         self.world.aaqs = seen(&self.status);
-        let writes = plan(&self.world, &NONE, version, at(1));
+        let writes = plan(&self.world, &self.troubles, version, at(1));
         let [write] = &writes[..] else { panic!("{writes:?}") };
         assert_eq!(write.target, Target::Aaq("aaq".to_owned()));
         assert_eq!(write.body["metadata"]["resourceVersion"], "rv-aaq", "it is a precondition");
         json_patch::merge(&mut self.status, &write.body["status"]);
         self.world.aaqs = seen(&self.status);
-        assert_eq!(plan(&self.world, &NONE, version, at(2)), [], "it is said once");
+        assert_eq!(plan(&self.world, &self.troubles, version, at(2)), [], "it is said once");
         shown(&self.status)
     }
 }
@@ -113,7 +127,7 @@ fn the_phase_is_deployed_only_while_it_is() {
     it.gate("Unknown", "NotKnown");
     told.push(it.round("1"));
     let mut it = deployed();
-    it.world.deployments.insert(names::WEBHOOK, None);
+    it.deployments().remove(names::WEBHOOK);
     told.push(it.round("1"));
     insta::assert_snapshot!(told.join("\n"), @"
     Deployed 1: Available=True DeployCompleted, Progressing=False DeployCompleted, Degraded=True DeploymentsNotReady, FieldsNotInForce=False AllInForce
@@ -143,7 +157,7 @@ fn what_was_not_looked_for_is_not_spoken_of() {
     for forget in [
         |world: &mut World| world.mtqs = None,
         |world: &mut World| world.priority_classes = None,
-        |world: &mut World| drop(world.deployments.remove(names::WEBHOOK)),
+        |world: &mut World| drop(world.operands.remove(&Kind::Deployment)),
     ] {
         let mut world = known.clone();
         forget(&mut world);
@@ -188,9 +202,10 @@ fn fields_without_effect_are_named() {
         "workload": { "tolerations": [{ "operator": "Exists" }] },
     });
     let mut worlds = vec![asking(&spec)];
-    let mut without_operator = asking(&json!({ "infra": spec["infra"], "priorityClass": "high" }));
-    without_operator.deployments.insert(names::OPERATOR, None);
-    worlds.push(without_operator);
+    let mut newer = asking(&json!({ "infra": spec["infra"], "priorityClass": "high" }));
+    let deployments = newer.operands.get_mut(&Kind::Deployment).unwrap();
+    deployments.live.get_mut(names::WEBHOOK).unwrap().writer = Some("99.0.0".to_owned());
+    worlds.push(newer);
     let mut both = asking(&json!({ "workload": {}, "certConfig": { "ca": {} } }));
     let of_mtq = json!({ "imagePullPolicy": "Always", "certConfig": { "ca": { "duration": "1m" } } });
     both.mtqs = Some([("mtq".to_owned(), mtq("mtq", &of_mtq))].into());
@@ -199,43 +214,44 @@ fn fields_without_effect_are_named() {
     worlds.push(both);
     insta::assert_snapshot!(worlds.iter().flat_map(not_in_force).collect::<Vec<_>>().join("\n"), @"
     spec.certConfig.server: the lifetime stays as it is, for duration 1m0s is too short: at least 5m0s are needed; spec.tlsSecurityProfile: the profile before stays, for type is Custom and custom is missing: set custom.ciphers and custom.minTLSVersion; spec.configuration.sidecarEvaluators: pods are counted as Kubernetes counts them; spec.workload: nothing runs as a workload; spec.priorityClass: there is no PriorityClass of this name
-    spec.infra: the Deployment sluice-operator does not exist, which says what holds without an AAQ; spec.priorityClass: the Deployment sluice-operator does not exist, which says what holds without an AAQ
+    spec.infra: an operator of the newer version 99.0.0 wrote the Deployments; spec.priorityClass: an operator of the newer version 99.0.0 wrote the Deployments
     every field that is set is in force
     spec.certConfig: that of the AAQ aaq holds; spec.imagePullPolicy: that of the AAQ aaq holds
     spec.certConfig.ca: the lifetime stays as it is, for duration 1m0s is too short: at least 5m0s are needed
     ");
 }
 
+/// The first of them, whatever else is wrong, and for as long as it is so.
 #[test]
-fn what_the_api_server_did_not_take_is_said() {
-    let world = asking(&json!({ "infra": { "nodeSelector": { "a b": "" } } }));
-    let refused = [(names::WEBHOOK, "invalid".to_owned())].into();
-    let writes = plan(&world, &refused, VERSION, at(1));
-    let conditions = writes[0].body["status"]["conditions"].as_array().unwrap();
-    let degraded = conditions.iter().find(|said| said["type"] == names::DEGRADED).unwrap();
-    assert_eq!(
-        (degraded["status"].as_str(), degraded["reason"].as_str()),
-        (Some("True"), Some("DeploymentsNotChanged"))
-    );
-    assert_eq!(degraded["message"], "Deployment sluice-webhook could not be changed: invalid");
-}
-
-/// Whatever else is wrong, and for as long as it is so.
-#[test]
-fn admission_objects_that_cannot_be_created_are_said() {
+fn what_could_not_be_written_or_is_contested_is_said() {
     let mut it = deployed();
     it.ready(names::WEBHOOK, 1);
-    it.world.withheld = Some("not created: sluice-gate".to_owned());
-    let mut told = vec![it.round("1")];
-    let conditions = it.status["conditions"].as_array().unwrap();
-    let degraded = conditions.iter().find(|said| said["type"] == names::DEGRADED).unwrap();
-    assert_eq!(degraded["message"], "not created: sluice-gate");
+    let said = |what: &str| vec![format!("{what} a"), format!("{what} b")];
+    it.troubles =
+        Troubles { withheld: said("withheld"), refused: said("refused"), contested: said("contested") };
+    let mut told = Vec::new();
+    let mut tell = |it: &mut Installation| {
+        it.round("1");
+        let conditions = it.status["conditions"].as_array().unwrap();
+        let degraded = conditions.iter().find(|said| said["type"] == names::DEGRADED).unwrap();
+        let words = ["status", "reason", "message"].map(|key| degraded[key].as_str().unwrap());
+        told.push(words.join(" ").trim_end().to_owned());
+    };
+    tell(&mut it);
+    it.troubles.withheld.clear();
+    tell(&mut it);
+    it.troubles.refused.clear();
+    tell(&mut it);
+    it.troubles.contested.clear();
+    tell(&mut it);
     it.ready(names::WEBHOOK, 2);
-    it.world.withheld = None;
-    told.push(it.round("1"));
+    tell(&mut it);
     insta::assert_snapshot!(told.join("\n"), @"
-    Deployed 1: Available=True DeployCompleted, Progressing=False DeployCompleted, Degraded=True AdmissionObjectsNotCreated, FieldsNotInForce=False AllInForce
-    Deployed 1: Available=True DeployCompleted, Progressing=False DeployCompleted, Degraded=False DeployCompleted, FieldsNotInForce=False AllInForce
+    True ObjectsNotCreated withheld a; withheld b
+    True ObjectsNotWritten refused a; refused b
+    True ObjectContested contested a; contested b
+    True DeploymentsNotReady 1 of 2 pods of Deployment sluice-webhook are ready
+    False DeployCompleted
     ");
 }
 

@@ -16,7 +16,7 @@ use crate::selector::read_selector;
 /// Labels that are looked at only when another choice of namespaces is made: kept small.
 type Labels = Box<[(Box<str>, Box<str>)]>;
 
-/// A namespace by a small handle.
+/// A namespace by a small handle, which no other namespace gets when this one has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NamespaceId(pub(crate) u32);
 
@@ -157,8 +157,8 @@ impl Targeting {
 #[derive(Debug)]
 pub struct Namespaces {
     by_name: HashMap<Arc<str>, NamespaceId>,
-    slots: Vec<Option<Namespace>>,
-    free: Vec<NamespaceId>,
+    records: HashMap<NamespaceId, Namespace>,
+    next: u32,
     targeting: Targeting,
     list: ListNumber,
 }
@@ -169,8 +169,8 @@ impl Namespaces {
     pub fn new(targeting: Targeting) -> Self {
         Self {
             by_name: HashMap::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
+            records: HashMap::new(),
+            next: 0,
             targeting,
             list: ListNumber::default(),
         }
@@ -179,11 +179,11 @@ impl Namespaces {
     /// A namespace by its handle.
     #[must_use]
     pub fn get(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.slots.get(id.0 as usize).and_then(Option::as_ref)
+        self.records.get(&id)
     }
 
     pub(crate) fn get_mut(&mut self, id: NamespaceId) -> Option<&mut Namespace> {
-        self.slots.get_mut(id.0 as usize).and_then(Option::as_mut)
+        self.records.get_mut(&id)
     }
 
     /// The handle of a namespace that something was seen of.
@@ -297,32 +297,22 @@ impl Namespaces {
             quotas: Vec::new(),
             list: self.list,
         };
-        let id = match self.free.pop() {
-            Some(id) => id,
-            None => {
-                self.slots.push(None);
-                NamespaceId(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX))
-            }
-        };
-        if let Some(slot) = self.slots.get_mut(id.0 as usize) {
-            *slot = Some(namespace);
-        }
+        let id = NamespaceId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.records.insert(id, namespace);
         self.by_name.insert(name, id);
         id
     }
 
-    /// Frees the handle of a namespace that is gone and has nothing in it.
+    /// Forgets a namespace that is gone and has nothing in it.
     pub(crate) fn forget_if_empty(&mut self, id: NamespaceId) {
         let Some(namespace) = self.get(id) else { return };
         if namespace.labels.is_some() || !namespace.pods.is_empty() || !namespace.quotas.is_empty() {
             return;
         }
-        let name = Arc::clone(&namespace.name);
-        self.by_name.remove(&name);
-        if let Some(slot) = self.slots.get_mut(id.0 as usize) {
-            *slot = None;
+        if let Some(gone) = self.records.remove(&id) {
+            self.by_name.remove(&gone.name);
         }
-        self.free.push(id);
     }
 }
 
@@ -344,5 +334,20 @@ mod tests {
         );
         assert_eq!(targeting.ungated("team", &[("gated".to_owned(), String::new())].into()), None);
         assert_eq!(targeting.selector_text(), "gated");
+    }
+
+    /// What is remembered of one that has ended is no other's.
+    #[test]
+    fn a_namespace_does_not_get_the_handle_of_one_that_has_ended() {
+        let mut namespaces = Namespaces::new(Targeting::new(Selector::default(), [].into()));
+        let mut see = |name: &str| {
+            let id =
+                namespaces.upsert(&ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }).id;
+            assert_eq!(namespaces.remove(name), None);
+            assert!(namespaces.get(id).is_none());
+            id
+        };
+        assert_ne!(see("one"), see("other"));
+        assert_ne!(see("one"), see("one"));
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use sluice_api::names;
 use sluice_engine::headroom::Source;
 use sluice_engine::pod::stops_counting_at;
-use sluice_engine::{ChargeRules, ScopeFacts, Uid};
+use sluice_engine::{ChargeRules, Uid};
 
 use super::PodWire;
 use super::facts::input;
@@ -37,8 +37,6 @@ pub struct Launcher {
     pub ends_at: Option<i64>,
     /// From when on quotas do not count it, although it is still there.
     pub overdue_at: Option<i64>,
-    /// What decides which scopes match.
-    pub facts: ScopeFacts,
     /// As the target of a migration is compared with it.
     pub source: Source,
 }
@@ -115,7 +113,6 @@ impl Indexed for Launchers {
             finished: matches!(wire.status.phase.as_deref(), Some("Succeeded" | "Failed")),
             ends_at: meta.deletion_timestamp.as_ref().map(|time| time.0.as_second()),
             overdue_at: stops_counting_at(&input),
-            facts: ScopeFacts::of(&input),
             source: Source::of(&input, RULES),
         }
     }

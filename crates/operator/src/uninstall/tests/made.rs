@@ -6,13 +6,13 @@ use serde_json::Value;
 use sluice_api::names;
 
 use super::{HOME, apply, check_waits, count, full};
-use crate::uninstall::{Collection, Right, Seen, Stage, Step, Wish, is_made, plan, rights};
+use crate::uninstall::{Collection, Right, Seen, Stage, Step, Wish, goes_with_aaq, plan, rights};
 use crate::{InstallOptions, Installation, install_objects};
 
 /// As the operator looks at it: only at what it makes.
 fn made() -> Seen {
     let mut seen = full();
-    seen.parts.retain(|(part, _)| is_made(part));
+    seen.parts.retain(|(part, _)| goes_with_aaq(part));
     seen.collections.retain(|each, _| Collection::MADE.contains(each));
     seen.definitions.clear();
     seen
@@ -42,7 +42,7 @@ fn what_the_operator_has_made_goes_in_the_same_order_and_all_else_stays() {
             assert_eq!((seen.held, seen.raised, seen.processes), (0, 0, 0));
             // Nothing but the operator takes finalizers off, and it does so after all of this.
             assert_eq!(seen.finalized, 1);
-            let kept: Vec<_> = start.parts.iter().filter(|(part, _)| !is_made(part)).cloned().collect();
+            let kept: Vec<_> = start.parts.iter().filter(|(part, _)| !goes_with_aaq(part)).cloned().collect();
             assert_eq!(seen.parts, kept);
             assert_eq!(seen.definitions, start.definitions);
         }

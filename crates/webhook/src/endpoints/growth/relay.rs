@@ -88,6 +88,9 @@ fn verdict(uid: &str, answer: &[u8]) -> Option<Verdict> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::RETRY_AFTER_S;
     use super::*;
 
     #[test]
@@ -101,5 +104,30 @@ mod tests {
             assert_eq!(verdict("another", &answer), None);
         }
         assert_eq!(verdict("u", b"{}"), None);
+    }
+
+    /// While an installation is upgraded, webhook and leader are of two versions. What is read here is frozen; a leader may
+    /// say more.
+    #[test]
+    fn the_answers_of_a_leader_of_another_version_are_read() {
+        let why = || "exceeded quota: q".to_owned();
+        let late = "could not charge the pod's quotas: exceeded quota: q; try again";
+        for (decided, allowed, status) in [
+            (GrowthVerdict::Allowed, true, json!({ "code": 202, "message": "" })),
+            (GrowthVerdict::Refused(why()), false, json!({ "code": 403, "message": why() })),
+            (
+                GrowthVerdict::Undecided(why()),
+                false,
+                json!({ "code": 429, "message": late, "details": { "retryAfterSeconds": RETRY_AFTER_S } }),
+            ),
+        ] {
+            let given = decided.about("Pod");
+            let frozen = json!({ "response": { "uid": "u", "allowed": allowed, "status": status } });
+            assert_eq!(verdict("u", frozen.to_string().as_bytes()), Some(given.clone()));
+            let sent: Value = serde_json::from_slice(&given.encode("u").unwrap()).unwrap();
+            let mut merged = sent.clone();
+            json_patch::merge(&mut merged, &frozen);
+            assert_eq!(merged, sent, "all of it is said");
+        }
     }
 }

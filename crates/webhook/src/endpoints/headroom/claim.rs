@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use sluice_api::names;
 use sluice_engine::headroom::{Allowance, Need, Source};
 use sluice_engine::{ChargeRules, Uid};
+use sluice_headroom::{MigrationRef, Target};
 use sluice_index::{PodWire, VmiRecord, VmimRecord};
-use sluice_window::{MigrationRef, Target};
 
 use crate::review::{Operation, Review, nullable};
 
@@ -145,7 +145,8 @@ impl Claim {
         let need = sluice_index::need_of(&self.wire, rules);
         let need = need.map_err(|_| "a quantity of the pod cannot be read")?;
         let growth = sluice_index::growth_of(&self.wire, source, allowed, rules);
-        Ok(Need { source: source.charge.clone(), growth, ..need })
+        let (source, source_facts) = (source.charge.clone(), source.facts.clone());
+        Ok(Need { source, source_facts, growth, ..need })
     }
 
     pub(super) fn target(self, migration: &VmimRecord, machine: &VmiRecord, need: Need) -> Target {

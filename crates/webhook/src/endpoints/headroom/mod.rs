@@ -16,8 +16,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sluice_engine::headroom::{Allowance, Source};
 use sluice_engine::{ChargeRules, Uid};
+use sluice_headroom::{Headroom, Target};
 use sluice_index::{VmiRecord, VmiWire, VmimRecord};
-use sluice_window::{Headroom, Target};
 use tokio::sync::watch;
 use tokio::time::timeout;
 

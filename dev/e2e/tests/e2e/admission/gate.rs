@@ -1,60 +1,49 @@
 //! New pods are gated, whichever account creates them.
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Event, Node};
 use kube::api::{DeleteParams, ListParams, PostParams};
-use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
+use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::Setup;
-use sluice_e2e::call::post;
 use sluice_e2e::objects::{self, is_held};
 use sluice_operator::Gating;
-use sluice_testbed::wait;
 
-use super::{gates, pods_path};
-use crate::context::{SOON, shared};
+use crate::context::{gates, shared};
+use crate::gate_policies::world::gated_by;
+use crate::pods::{assert_refused, pod, stamp, with_gates};
 use crate::team::Team;
 
-fn pod_with(name: &str, gates: &[String]) -> Value {
-    let mut pod = serde_json::to_value(objects::pod(name, &[])).unwrap();
-    pod["apiVersion"] = json!("v1");
-    pod["kind"] = json!("Pod");
-    if !gates.is_empty() {
-        pod["spec"]["schedulingGates"] = gates.iter().map(|name| json!({"name": name})).collect();
-    }
-    pod
-}
-
-#[tokio::test]
-async fn our_gate_comes_once_and_after_the_others_whose_order_is_kept() {
-    let team = Team::on(shared().await.bed, "gates").await;
-    team.quota("none", &[("pods", "0")]).await;
-    let path = pods_path(&team.namespace.name);
-    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let many: Vec<String> =
-        (0..names::MOST_ITEMS - 1).map(|n| format!("example.com/gate-{}", (n * 37) % 100)).collect();
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_gate_comes_once_and_after_the_others_whose_order_is_kept(#[case] gating: Gating) {
+    let team = Team::gated_by(gating, "gates").await;
+    let many = (0..names::MOST_ITEMS - 1).map(|n| format!("example.com/gate-{}", (n * 37) % 100));
+    let many: Vec<String> = many.collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let cases = [
-        (vec![], owned(&[names::GATE])),
-        (owned(&["b.example/x", "a.example/y"]), owned(&["b.example/x", "a.example/y", names::GATE])),
-        (owned(&[names::GATE]), owned(&[names::GATE])),
-        (owned(&["z/z", names::GATE, "a/a"]), owned(&["z/z", names::GATE, "a/a"])),
+        (vec![], vec![names::GATE]),
+        (vec!["b.example/x", "a.example/y"], vec!["b.example/x", "a.example/y", names::GATE]),
+        (vec![names::GATE], vec![names::GATE]),
+        (vec!["z/z", names::GATE, "a/a"], vec!["z/z", names::GATE, "a/a"]),
         // Names that only look like ours.
-        (owned(&["applicationawarequotagate"]), owned(&["applicationawarequotagate", names::GATE])),
-        (many.clone(), [many.clone(), owned(&[names::GATE])].concat()),
+        (vec!["applicationawarequotagate"], vec!["applicationawarequotagate", names::GATE]),
+        (many.clone(), [many.as_slice(), &[names::GATE]].concat()),
     ];
     for (index, (given, expected)) in cases.iter().enumerate() {
-        let created = post(&team.client, &path, &pod_with(&format!("p{index}"), given)).await.unwrap();
+        let plain = pod(&format!("p{index}"));
+        let sent = if given.is_empty() { plain } else { with_gates(plain, given) };
+        let created = team.create(&sent).await;
         assert_eq!(created.code, 201, "{given:?}: {created:?}");
         assert_eq!(gates(&created.body), *expected, "{given:?}");
     }
-    let more = [many, owned(&["one.more/gate"])].concat();
-    let refused = post(&team.client, &path, &pod_with("more", &more)).await.unwrap();
-    assert_eq!(refused.code, 403, "{refused:?}");
-    assert!(refused.message().contains("more than 64 items"), "{}", refused.message());
-    let twice = pod_with("twice", &owned(&[names::GATE, names::GATE]));
-    let answer = post(&team.client, &path, &twice).await.unwrap();
-    if Setup::default().gating() == Gating::Policy {
+    let more = [many.as_slice(), &["one.more/gate"]].concat();
+    let refused = team.create(&with_gates(pod("more"), &more)).await;
+    assert_refused(&refused, &[names::GATED_POLICY, "more than 64 items"]);
+    let answer = team.create(&with_gates(pod("twice"), &[names::GATE, names::GATE])).await;
+    if gating == Gating::Policy {
         assert_eq!(gates(&answer.body), [names::GATE], "the policy makes it one: {answer:?}");
     } else {
         assert_eq!(answer.code, 422, "the API server keeps the names unique: {answer:?}");
@@ -65,8 +54,7 @@ async fn our_gate_comes_once_and_after_the_others_whose_order_is_kept() {
 async fn a_pod_waits_for_foreign_gates_too_and_is_not_charged_before() {
     let team = Team::on(shared().await.bed, "foreign").await;
     team.quota("one", &[("pods", "1")]).await;
-    let parked = pod_with("parked", &["example.com/mine".to_owned()]);
-    let created = post(&team.client, &pods_path(&team.namespace.name), &parked).await.unwrap();
+    let created = team.create(&with_gates(pod("parked"), &["example.com/mine"])).await;
     assert_eq!(created.code, 201);
     // It takes no room: the next one gets in, and the first stays behind both gates.
     team.pod("next", &[]).await;
@@ -108,12 +96,17 @@ fn workloads() -> Vec<(&'static str, &'static str, Value, &'static str)> {
     ]
 }
 
-#[tokio::test]
-async fn pods_that_controllers_create_are_gated_and_stamped() {
-    let bed = shared().await.bed;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_that_controllers_create_are_gated_and_stamped(#[case] gating: Gating) {
+    let bed = gated_by(gating).await;
+    let nodes: Api<Node> = Api::all(bed.admin().unwrap());
+    let node = objects::from_json(json!({ "metadata": { "name": "of-the-daemon-set" } }));
+    nodes.create(&PostParams::default(), &node).await.unwrap();
     for (version, kind, spec, account) in workloads() {
-        let team = Team::on(bed, &kind.to_lowercase()).await;
-        team.quota("none", &[("pods", "0")]).await;
+        let team = Team::gated_by(gating, &kind.to_lowercase()).await;
         bed.apply_objects([json!({
             "apiVersion": version, "kind": kind, "spec": spec,
             "metadata": {"name": "w", "namespace": team.namespace.name, "labels": {"app": "x"}},
@@ -121,16 +114,19 @@ async fn pods_that_controllers_create_are_gated_and_stamped() {
         .await
         .unwrap();
         let expected = if matches!(kind, "Deployment" | "ReplicaSet" | "Job") { 2 } else { 1 };
-        let what = format!("the {kind} to create {expected} pods");
-        let config = watcher::Config::default();
-        let enough = |pods: &[Pod]| pods.len() >= expected;
-        let pods = wait::wait_for_all(&team.pods, config, SOON, &what, enough).await.unwrap();
-        for pod in pods {
+        for pod in team.until_pods(expected).await {
             assert!(is_held(&pod), "{kind}: {pod:?}");
             let creator = format!("system:serviceaccount:kube-system:{account}");
             assert_eq!(pod.annotations().get(names::CREATED_BY_ANNOTATION), Some(&creator), "{kind}");
         }
-        team.until_used("none", "pods", "0").await;
+        // No client that was refused asks again and again.
+        let events = Api::<Event>::namespaced(team.client.clone(), &team.namespace.name);
+        let events = events.list(&ListParams::default()).await.unwrap().items;
+        let is_failure = |event: &&Event| event.reason.as_deref() == Some("FailedCreate");
+        assert_eq!(events.iter().find(is_failure), None, "{kind}");
+        if gating == Gating::Webhook {
+            team.until_used("none", "pods", "0").await;
+        }
     }
 }
 
@@ -172,23 +168,43 @@ async fn a_dry_run_is_answered_with_the_gate_and_leaves_nothing() {
     assert_eq!(team.pods.list(&ListParams::default()).await.unwrap().items.len(), 2);
 }
 
-#[tokio::test]
-async fn a_pod_that_names_its_node_is_refused_with_a_way_out() {
-    let bed = shared().await.bed;
-    let team = Team::on(bed, "node-name").await;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_name_is_refused_in_our_words_and_a_mirror_pod_is_not(#[case] gating: Gating) {
+    let (bed, team) = (gated_by(gating).await, Team::gated_by(gating, "bound").await);
+    let nodes: Api<Node> = Api::all(team.client.clone());
+    let node: Node = objects::from_json(json!({ "metadata": { "name": "static-node" } }));
+    let node = nodes.create(&PostParams::default(), &node).await.unwrap();
+    let mut bound = pod("bound");
+    bound["spec"]["nodeName"] = json!("static-node");
+    let words = [names::GATED_POLICY, "spec.nodeName to \"static-node\"", names::GATE, "spec.nodeSelector"];
     let tenant = bed.tenant(&team.namespace).await.unwrap().client().unwrap();
-    let mut pod = pod_with("bound", &[]);
-    pod["spec"]["nodeName"] = json!("node-1");
     for client in [&team.client, &tenant] {
-        let refused = post(client, &pods_path(&team.namespace.name), &pod).await.unwrap();
-        assert_eq!(refused.code, 403, "{refused:?}");
-        for words in [names::GATED_POLICY, "spec.nodeName to \"node-1\"", names::GATE, "spec.nodeSelector"] {
-            assert!(refused.message().contains(words), "{words}: {}", refused.message());
-        }
+        assert_refused(&team.create_by(client, &bound).await, &words);
     }
-    let elsewhere = bed.namespace("node-name-free", &[]).await.unwrap();
-    let created = post(&team.client, &pods_path(&elsewhere.name), &pod).await.unwrap();
-    assert_eq!(created.code, 201, "not our business where pods are not gated: {created:?}");
+    // With the gate core would answer first.
+    assert!(!team.create(&with_gates(bound.clone(), &[names::GATE])).await.is_ok());
+
+    let mut mirror = bound.clone();
+    mirror["metadata"]["name"] = json!("mirror");
+    mirror["metadata"]["annotations"] = json!({ names::MIRROR_ANNOTATION: "x" });
+    mirror["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "v1", "kind": "Node", "name": node.name_any(), "uid": node.uid(), "controller": true,
+    }]);
+    for client in [&team.client, &tenant] {
+        assert_refused(&team.create_by(client, &mirror).await, &words);
+    }
+    let user = |name: &str, group: &str| bed.client_as_user(name, &[group]).unwrap().client().unwrap();
+    let impostor = user("system:node:static-node", "system:masters");
+    assert_refused(&team.create_by(&impostor, &mirror).await, &words);
+    let kubelet = user("system:node:static-node", names::NODES_GROUP);
+    let created = team.create_by(&kubelet, &mirror).await;
+    assert!(created.is_ok() && gates(&created.body).is_empty(), "{created:?}");
+
+    let free = Team::with(bed, "bound-free", &[]).await;
+    assert!(free.create(&bound).await.is_ok(), "not our business where pods are not gated");
 }
 
 /// CDI's pod is not refused, for its claim would wait for ever; what it takes is counted, and missing for others.
@@ -205,10 +221,10 @@ async fn a_pod_of_cdi_that_names_its_node_is_counted_beyond_the_limit_and_holds_
     importer["spec"]["nodeName"] = json!(node.name_any());
     let cdi = "system:serviceaccount:cdi:cdi-sa";
     let client = bed.client_as_user(cdi, &["system:masters"]).unwrap().client().unwrap();
-    let created = post(&client, &pods_path(&team.namespace.name), &importer).await.unwrap();
+    let created = team.create_by(&client, &importer).await;
     assert_eq!(created.code, 201, "{created:?}");
     assert!(gates(&created.body).is_empty(), "{created:?}");
-    assert_eq!(created.body["metadata"]["annotations"][names::CREATED_BY_ANNOTATION], cdi);
+    assert_eq!(stamp(&created.body), Some(cdi));
     team.until_used("full", "requests.cpu", "1250m").await;
     // No room is left for as much as it takes, although the limit alone would leave it.
     team.pod("next", &[("cpu", "800m")]).await;
@@ -218,30 +234,4 @@ async fn a_pod_of_cdi_that_names_its_node_is_counted_beyond_the_limit_and_holds_
     team.pods.delete("importer", &DeleteParams::default().grace_period(0)).await.unwrap();
     team.until_released("next").await;
     team.until_used("full", "requests.cpu", "800m").await;
-}
-
-#[tokio::test]
-async fn only_the_kubelet_itself_gets_a_mirror_pod_past_the_gate() {
-    let bed = shared().await.bed;
-    let team = Team::on(bed, "mirror").await;
-    let tenant = bed.tenant(&team.namespace).await.unwrap().client().unwrap();
-    let nodes: Api<Node> = Api::all(team.client.clone());
-    let node = nodes.list(&ListParams::default().limit(1)).await.unwrap().items.remove(0);
-    let mut pod = pod_with("static", &[]);
-    pod["metadata"]["annotations"] = json!({
-        "kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "x", "kubernetes.io/config.source": "file",
-    });
-    pod["metadata"]["ownerReferences"] = json!([{
-        "apiVersion": "v1", "kind": "Node", "name": node.name_any(), "uid": node.uid(), "controller": true,
-    }]);
-    pod["spec"]["nodeName"] = json!(node.name_any());
-    let path = pods_path(&team.namespace.name);
-    let refused = post(&tenant, &path, &pod).await.unwrap();
-    assert_eq!(refused.code, 403, "{refused:?}");
-    assert!(refused.message().contains("spec.nodeName"), "as any pod with a node: {}", refused.message());
-    let user = format!("system:node:{}", node.name_any());
-    let kubelet = bed.client_as_user(&user, &["system:nodes"]).unwrap().client().unwrap();
-    let created = post(&kubelet, &path, &pod).await.unwrap();
-    assert_eq!(created.code, 201, "{created:?}");
-    assert!(gates(&created.body).is_empty(), "{created:?}");
 }

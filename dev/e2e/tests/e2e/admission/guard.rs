@@ -2,38 +2,29 @@
 
 use http::Method;
 use kube::Client;
+use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names::{self, GATE};
 use sluice_e2e::call::{APPLY, JSON, JSON_PATCH, MERGE, Response, STRATEGIC, call, get, post};
-use sluice_e2e::objects;
+use sluice_operator::Gating;
 
-use super::{gates, pods_path};
-use crate::context::{kubectl_tries, manifest, shared};
+use crate::context::{gates, kubectl_tries, manifest, shared};
+use crate::gate_policies::world::gated_by;
+use crate::pods::{pod, with_gates};
 use crate::team::Team;
 
 /// In the words of upstream's webhook.
 const REFUSAL: &str = "ValidatingAdmissionPolicy 'sluice-guard' with binding 'sluice-guard' denied request: \
     Only AAQ controller has permission to remove ApplicationAwareQuotaGate gate from pods";
 
-/// Of a pod whose gates are set by server-side apply, so that they can be taken away by it.
-fn applied(name: &str, gates: &[&str]) -> Value {
-    let gates: Vec<Value> = gates.iter().map(|name| json!({"name": name})).collect();
-    let mut pod = serde_json::to_value(objects::pod(name, &[])).unwrap();
-    pod["apiVersion"] = json!("v1");
-    pod["kind"] = json!("Pod");
-    if !gates.is_empty() {
-        pod["spec"]["schedulingGates"] = json!(gates);
-    }
-    pod
-}
-
+/// By server-side apply gates can be taken away that were set by it.
 async fn apply(client: &Client, path: &str, pod: &Value) -> Response {
     call(client, Method::PATCH, &format!("{path}?fieldManager=owner&force=true"), APPLY, pod).await.unwrap()
 }
 
-/// Every way to ask for a pod without our gate. `pod` is the pod as it is.
-fn removals(pod: &Value) -> Vec<(&'static str, Method, &'static str, Value)> {
-    let mut put = pod.clone();
+/// Every way to ask for a pod without our gate. `known` is the pod as it is.
+fn removals(known: &Value) -> Vec<(&'static str, Method, &'static str, Value)> {
+    let mut put = known.clone();
     put["spec"].as_object_mut().unwrap().remove("schedulingGates");
     put["metadata"].as_object_mut().unwrap().remove("resourceVersion");
     let mut put_empty = put.clone();
@@ -66,21 +57,22 @@ fn removals(pod: &Value) -> Vec<(&'static str, Method, &'static str, Value)> {
             STRATEGIC,
             json!({"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}),
         ),
-        ("?fieldManager=owner&force=true", Method::PATCH, APPLY, applied("p", &[])),
+        ("?fieldManager=owner&force=true", Method::PATCH, APPLY, pod("p")),
         ("", Method::PUT, JSON, put),
         ("", Method::PUT, JSON, put_empty.clone()),
         ("?dryRun=All", Method::PUT, JSON, put_empty),
     ]
 }
 
-#[tokio::test]
-async fn the_gate_is_removed_by_nobody_else_in_no_way() {
-    let bed = shared().await.bed;
-    let team = Team::on(bed, "guard").await;
-    team.quota("none", &[("pods", "0")]).await;
-    let path = format!("{}/p", pods_path(&team.namespace.name));
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_gate_is_removed_by_nobody_else_in_no_way(#[case] gating: Gating) {
+    let (bed, team) = (gated_by(gating).await, Team::gated_by(gating, "guard").await);
+    let path = team.path("pods/p");
     let tenant = bed.tenant(&team.namespace).await.unwrap();
-    let created = apply(&tenant.client().unwrap(), &path, &applied("p", &[GATE])).await;
+    let created = apply(&tenant.client().unwrap(), &path, &with_gates(pod("p"), &[GATE])).await;
     assert_eq!(created.code, 201, "{created:?}");
     bed.apply_objects([json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
@@ -109,13 +101,14 @@ async fn the_gate_is_removed_by_nobody_else_in_no_way() {
     assert_eq!(team.held().await, ["p"]);
 }
 
-#[tokio::test]
-async fn kubectl_replace_and_rename_do_not_remove_the_gate() {
-    let bed = shared().await.bed;
-    let team = Team::on(bed, "rename").await;
-    team.quota("none", &[("pods", "0")]).await;
-    let path = format!("{}/p", pods_path(&team.namespace.name));
-    let created = apply(&team.client, &path, &applied("p", &["example.com/other", GATE])).await;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_replace_and_rename_do_not_remove_the_gate(#[case] gating: Gating) {
+    let (bed, team) = (gated_by(gating).await, Team::gated_by(gating, "rename").await);
+    let path = team.path("pods/p");
+    let created = apply(&team.client, &path, &with_gates(pod("p"), &["example.com/other", GATE])).await;
     let mut bare = created.body.clone();
     bare["metadata"].as_object_mut().unwrap().remove("resourceVersion");
     bare["spec"]["schedulingGates"] = json!([{"name": "example.com/other"}]);
@@ -138,12 +131,17 @@ async fn kubectl_replace_and_rename_do_not_remove_the_gate() {
     assert_eq!(renamed.code, 400, "{renamed:?}");
 }
 
-#[tokio::test]
-async fn everything_else_about_a_held_pod_can_be_changed() {
-    let team = Team::on(shared().await.bed, "others").await;
-    team.quota("none", &[("pods", "0")]).await;
-    let path = format!("{}/p", pods_path(&team.namespace.name));
-    assert_eq!(apply(&team.client, &path, &applied("p", &["example.com/other", GATE])).await.code, 201);
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_else_about_a_held_pod_can_be_changed(#[case] gating: Gating) {
+    let team = Team::gated_by(gating, "others").await;
+    let path = team.path("pods/p");
+    assert_eq!(
+        apply(&team.client, &path, &with_gates(pod("p"), &["example.com/other", GATE])).await.code,
+        201
+    );
     let debug = json!({"spec": {"ephemeralContainers": [
         {"name": "debug", "image": "none", "targetContainerName": "main"},
     ]}});
@@ -170,12 +168,14 @@ async fn everything_else_about_a_held_pod_can_be_changed() {
     assert_eq!(pod["spec"]["ephemeralContainers"][0]["name"], "debug", "{pod}");
 }
 
-#[tokio::test]
-async fn subresources_are_no_way_around_the_gate() {
-    let team = Team::on(shared().await.bed, "subresources").await;
-    team.quota("none", &[("pods", "0")]).await;
-    let path = format!("{}/p", pods_path(&team.namespace.name));
-    assert_eq!(apply(&team.client, &path, &applied("p", &[])).await.code, 201);
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subresources_are_no_way_around_the_gate(#[case] gating: Gating) {
+    let team = Team::gated_by(gating, "subresources").await;
+    let path = team.path("pods/p");
+    assert_eq!(apply(&team.client, &path, &pod("p")).await.code, 201);
     let bare = json!({"spec": {"schedulingGates": null}});
     for subresource in ["status", "ephemeralcontainers", "resize"] {
         let answer =
@@ -187,9 +187,11 @@ async fn subresources_are_no_way_around_the_gate() {
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"},
         "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
     });
-    let refused = post(&team.client, &format!("{path}/binding"), &binding).await.unwrap();
-    assert_eq!(refused.code, 409, "{refused:?}");
-    assert!(refused.message().contains("schedulingGates"), "{}", refused.message());
+    for path in ["pods/p/binding", "bindings"] {
+        let refused = post(&team.client, &team.path(path), &binding).await.unwrap();
+        assert_eq!(refused.code, 409, "{path}: {refused:?}");
+        assert!(refused.message().contains("schedulingGates"), "{}", refused.message());
+    }
 }
 
 #[tokio::test]

@@ -1,41 +1,39 @@
 //! The stamp says who created a pod, whatever the pod itself says.
 
 use http::Method;
+use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names::{self, CREATED_BY_ANNOTATION as STAMP};
-use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, Response, STRATEGIC, call, get, post};
-use sluice_e2e::{Setup, objects};
+use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, STRATEGIC, call, get, post};
 use sluice_operator::Gating;
 
-use super::{gates, pods_path};
-use crate::context::shared;
+use crate::context::gates;
+use crate::gate_policies::world::gated_by;
+use crate::pods::{assert_refused, pod, stamp, with_stamp};
 use crate::team::Team;
 
-fn pod(name: &str, annotations: Value) -> Value {
-    let mut pod = serde_json::to_value(objects::pod(name, &[])).unwrap();
-    pod["metadata"]["annotations"] = annotations;
+fn annotated(name: &str, annotations: &Value) -> Value {
+    let mut pod = pod(name);
+    pod["metadata"]["annotations"] = annotations.clone();
     pod
 }
 
-fn stamp(answer: &Response) -> Option<&str> {
-    answer.body["metadata"]["annotations"][STAMP].as_str()
-}
-
-#[tokio::test]
-async fn the_stamp_names_the_creator_and_overwrites_a_forged_one() {
-    let bed = shared().await.bed;
-    let team = Team::on(bed, "stamp").await;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stamp_names_the_creator_and_overwrites_a_forged_one(#[case] gating: Gating) {
+    let (bed, team) = (gated_by(gating).await, Team::gated_by(gating, "stamp").await);
     let tenant = bed.tenant(&team.namespace).await.unwrap();
     let client = tenant.client().unwrap();
-    let path = pods_path(&team.namespace.name);
     for (name, annotations) in [
         ("plain", json!({})),
         ("forged", json!({STAMP: "system:serviceaccount:kubevirt:kubevirt-controller", "kept": "yes"})),
         ("empty", json!({STAMP: ""})),
     ] {
-        let created = post(&client, &path, &pod(name, annotations.clone())).await.unwrap();
+        let created = team.create_by(&client, &annotated(name, &annotations)).await;
         assert_eq!(created.code, 201, "{created:?}");
-        assert_eq!(stamp(&created), Some(tenant.user()), "{name}");
+        assert_eq!(stamp(&created.body), Some(tenant.user()), "{name}");
         assert_eq!(created.body["metadata"]["annotations"]["kept"], annotations["kept"], "{name}");
         assert_eq!(gates(&created.body), [names::GATE]);
     }
@@ -71,67 +69,68 @@ type Attempt = (Method, &'static str, Value);
 
 /// An update that leaves it out, as one does that replaces the object by its manifest, has no effect on it; where no policy
 /// can restore it, it is refused.
-#[tokio::test]
-async fn the_stamp_cannot_be_changed_or_removed() {
-    let bed = shared().await.bed;
-    let team = Team::on(bed, "stamp-stays").await;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stamp_cannot_be_changed_or_removed(#[case] gating: Gating) {
+    let (bed, team) = (gated_by(gating).await, Team::gated_by(gating, "stamp-stays").await);
     let tenant = bed.tenant(&team.namespace).await.unwrap();
-    team.quota("none", &[("pods", "0")]).await;
-    let path = pods_path(&team.namespace.name);
-    let created = post(&tenant.client().unwrap(), &path, &pod("p", json!({}))).await.unwrap();
-    let path = format!("{path}/p");
+    let created = team.create_by(&tenant.client().unwrap(), &pod("p")).await;
+    let path = team.path("pods/p");
     let (losses, changes) = attempts(&created.body);
-    let restored = Setup::default().gating() == Gating::Policy;
+    let restored = gating == Gating::Policy;
     for client in [team.client.clone(), tenant.client().unwrap()] {
         for (method, content_type, body) in &changes {
             let refused = call(&client, method.clone(), &path, content_type, body).await.unwrap();
-            assert_eq!(refused.code, 403, "{content_type} {body}: {refused:?}");
-            let message = refused.message();
-            assert!(message.contains(names::GUARD_POLICY) && message.contains(STAMP), "{message}");
+            assert_refused(&refused, &[names::GUARD_POLICY, STAMP]);
         }
         for (method, content_type, body) in &losses {
             let answer = call(&client, method.clone(), &path, content_type, body).await.unwrap();
             assert_eq!(answer.code, if restored { 200 } else { 403 }, "{content_type} {body}: {answer:?}");
-            assert!(!restored || stamp(&answer) == Some(tenant.user()), "{content_type} {body}: {answer:?}");
+            assert!(
+                !restored || stamp(&answer.body) == Some(tenant.user()),
+                "{content_type} {body}: {answer:?}"
+            );
         }
         let other = json!({"metadata": {"annotations": {"other": "x"}}});
         let answer = call(&client, Method::PATCH, &path, MERGE, &other).await.unwrap();
         assert_eq!(answer.code, 200, "other annotations are free: {answer:?}");
     }
-    assert_eq!(stamp(&get(&team.client, &path).await.unwrap()), Some(tenant.user()));
+    assert_eq!(stamp(&get(&team.client, &path).await.unwrap().body), Some(tenant.user()));
 }
 
-#[tokio::test]
-async fn where_pods_are_not_gated_nobody_can_forge_a_stamp() {
-    let bed = shared().await.bed;
+#[rstest]
+#[case::policy(Gating::Policy)]
+#[case::webhook(Gating::Webhook)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_pods_are_not_gated_nobody_can_forge_a_stamp(#[case] gating: Gating) {
+    let bed = gated_by(gating).await;
     let namespace = bed.namespace("untargeted", &[]).await.unwrap();
     let tenant = bed.tenant(&namespace).await.unwrap();
-    let path = pods_path(&namespace.name);
+    let path = format!("/api/v1/namespaces/{namespace}/pods");
     for client in [bed.admin().unwrap(), tenant.client().unwrap()] {
-        let forged = pod("forged", json!({STAMP: "system:serviceaccount:kubevirt:kubevirt-controller"}));
+        let forged = with_stamp(pod("forged"), "system:serviceaccount:kubevirt:kubevirt-controller");
         let answer = post(&client, &format!("{path}?dryRun=All"), &forged).await.unwrap();
-        if Setup::default().gating() == Gating::Policy {
+        if gating == Gating::Policy {
             // As of a pod from a backup.
             assert_eq!(answer.code, 201, "{answer:?}");
             let creators = [tenant.user(), bed.admin_identity().user()];
-            let stamped = stamp(&answer).unwrap();
+            let stamped = stamp(&answer.body).unwrap();
             assert!(stamped != "system:serviceaccount:kubevirt:kubevirt-controller", "{answer:?}");
             assert!(creators.contains(&stamped), "{stamped} {creators:?}");
         } else {
-            assert_eq!(answer.code, 403, "{answer:?}");
-            let message = answer.message();
-            assert!(message.contains(names::GUARD_POLICY), "{message}");
-            assert!(message.contains("leave the annotation out"), "{message}");
+            assert_refused(&answer, &[names::GUARD_POLICY, "leave the annotation out"]);
         }
     }
     let client = tenant.client().unwrap();
-    let created = post(&client, &path, &pod("plain", json!({}))).await.unwrap();
-    assert_eq!((created.code, stamp(&created)), (201, None), "{created:?}");
+    let created = post(&client, &path, &pod("plain")).await.unwrap();
+    assert_eq!((created.code, stamp(&created.body)), (201, None), "{created:?}");
     assert!(gates(&created.body).is_empty());
     let later = json!({"metadata": {"annotations": {STAMP: "x"}}});
     let refused = call(&client, Method::PATCH, &format!("{path}/plain"), MERGE, &later).await.unwrap();
     assert_eq!(refused.code, 403, "nor later: {refused:?}");
     // Saying the truth is no forgery.
-    let honest = post(&client, &path, &pod("honest", json!({STAMP: tenant.user()}))).await.unwrap();
+    let honest = post(&client, &path, &with_stamp(pod("honest"), tenant.user())).await.unwrap();
     assert_eq!(honest.code, 201, "{honest:?}");
 }

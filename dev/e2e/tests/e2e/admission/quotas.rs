@@ -7,8 +7,8 @@ use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, call, get, post};
 use sluice_e2e::objects::{self, TARGETED};
 use sluice_testbed::wait;
 
-use super::{gates, pods_path, quotas_path};
-use crate::context::{SOON, kubectl_tries, manifest, shared};
+use super::quotas_path;
+use crate::context::{SOON, gates, kubectl_tries, manifest, shared};
 use crate::team::Team;
 
 fn quota(name: &str, spec: &Value) -> Value {
@@ -262,7 +262,7 @@ async fn pods_with_absurd_quantities_hurt_nobody() {
     let shared = shared().await;
     let team = Team::on(shared.bed, "absurd").await;
     team.quota("q", &[("requests.memory", "8Ei"), ("pods", "5")]).await;
-    let path = pods_path(&team.namespace.name);
+    let path = team.path("pods");
     let pod = |name: &str, amounts: &[&str]| {
         let mut pod = serde_json::to_value(objects::pod(name, &[])).unwrap();
         let containers = amounts.iter().enumerate().map(|(index, amount)| {

@@ -8,7 +8,8 @@ use sluice_testbed::kubevirt::CONTROLLER;
 use sluice_testbed::wait;
 
 use crate::context::SOON;
-use crate::gate_policies::world::{asleep, assert_refused, pod, stamp};
+use crate::gate_policies::world::asleep;
+use crate::pods::{assert_refused, pod, stamp};
 use crate::team::Team;
 
 fn reference(kind: &str, uid: &str, controller: bool) -> Value {

@@ -7,9 +7,8 @@ use sluice_testbed::wait;
 
 use crate::context::{SOON, gates, idle_bed};
 use crate::gate_policies::seen::Report;
-use crate::gate_policies::world::{
-    assert_gated, assert_refused, delete, delete_gate_policy, delete_last_word, pod, policy_path, with_stamp,
-};
+use crate::gate_policies::world::{delete, delete_gate_policy, delete_last_word, policy_path};
+use crate::pods::{assert_gated, assert_refused, pod, with_stamp};
 use crate::team::Team;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

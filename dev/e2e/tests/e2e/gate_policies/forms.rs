@@ -11,7 +11,7 @@ use sluice_e2e::{Running, Setup};
 use sluice_testbed::wait;
 
 use crate::context::{SOON, gates, idle_bed};
-use crate::gate_policies::world::pod;
+use crate::pods::pod;
 use crate::team::Team;
 
 const AAQS: &str = "/apis/aaq.kubevirt.io/v1alpha1/aaqs";

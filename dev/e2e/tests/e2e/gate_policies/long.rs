@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{JSON_PATCH, Response, STRATEGIC, call};
 
-use crate::gate_policies::world::{asleep, assert_refused, pod};
+use crate::gate_policies::world::asleep;
+use crate::pods::{assert_refused, pod};
 use crate::team::Team;
 
 /// So many items fit into a request.

@@ -6,7 +6,8 @@ use sluice_e2e::simulated_webhook::{SimulatedWebhook, Verdict, WebhookOptions, r
 use sluice_testbed::wait;
 
 use crate::context::{SOON, gates, idle};
-use crate::gate_policies::world::{asleep, assert_gated, assert_refused, pod, stamp};
+use crate::gate_policies::world::asleep;
+use crate::pods::{assert_gated, assert_refused, pod, stamp};
 use crate::team::Team;
 
 /// A mutating policy of another product for the pods of one namespace.

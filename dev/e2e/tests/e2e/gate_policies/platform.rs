@@ -7,9 +7,8 @@ use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, wait};
 
 use crate::context::{SOON, gates, idle_bed};
-use crate::gate_policies::world::{
-    asleep, assert_gated, assert_refused, delete_last_word, pod, stamp, with_gates, with_stamp,
-};
+use crate::gate_policies::world::{asleep, delete_last_word};
+use crate::pods::{assert_gated, assert_refused, pod, stamp, with_gates, with_stamp};
 use crate::team::Team;
 
 const CDI: &str = "system:serviceaccount:cdi:cdi-sa";

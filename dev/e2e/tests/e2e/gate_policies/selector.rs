@@ -8,7 +8,7 @@ use sluice_e2e::{Running, Setup};
 use sluice_testbed::wait;
 
 use crate::context::{SOON, gates, idle_bed};
-use crate::gate_policies::world::pod;
+use crate::pods::pod;
 use crate::team::Team;
 
 /// Waits until new pods of the namespace are let in with a gate, or without.

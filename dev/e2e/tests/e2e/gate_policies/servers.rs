@@ -9,7 +9,7 @@ use sluice_operator::Gating;
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::SOON;
-use crate::gate_policies::world::{assert_gated, pod};
+use crate::pods::{assert_gated, pod};
 use crate::team::Team;
 
 #[rstest]

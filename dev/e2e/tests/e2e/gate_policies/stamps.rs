@@ -7,7 +7,8 @@ use sluice_api::names::{self, CREATED_BY_ANNOTATION as STAMP};
 use sluice_e2e::call::{APPLY, JSON, MERGE, call, get, post};
 
 use crate::context::gates;
-use crate::gate_policies::world::{asleep, assert_gated, assert_refused, pod, stamp, with_stamp};
+use crate::gate_policies::world::asleep;
+use crate::pods::{assert_gated, assert_refused, pod, stamp, with_stamp};
 use crate::team::Team;
 
 const FORGED: &str = "system:serviceaccount:kubevirt:kubevirt-controller";
@@ -114,19 +115,4 @@ async fn an_update_that_leaves_the_stamp_out_keeps_it() {
     let after = get(&team.client, &team.path("pods/p")).await.unwrap();
     assert_gated(&after, tenant.user());
     assert_eq!(after.body["metadata"]["labels"]["replaced"], "yes");
-}
-
-/// A backup has the stamp of who created the pod then.
-#[rstest]
-#[case::targeted(true)]
-#[case::free(false)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_from_a_backup_is_restored_with_the_stamp_of_who_restores_it(#[case] targeted: bool) {
-    let bed = asleep().await;
-    let team = if targeted { Team::on(bed, "backup").await } else { Team::with(bed, "backup", &[]).await };
-    let tenant = bed.tenant(&team.namespace).await.unwrap();
-    let restored = team.create_by(&tenant.client().unwrap(), &with_stamp(pod("p"), FORGED)).await;
-    assert!(restored.is_ok(), "{restored:?}");
-    assert_eq!(stamp(&restored.body), Some(tenant.user()));
-    assert_eq!(!gates(&restored.body).is_empty(), targeted);
 }

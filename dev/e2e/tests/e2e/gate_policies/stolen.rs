@@ -10,7 +10,8 @@ use sluice_engine::headroom::{MARK, NUDGE_KEY};
 use sluice_testbed::{Bed, wait};
 
 use crate::context::SOON;
-use crate::gate_policies::world::{asleep, pod};
+use crate::gate_policies::world::asleep;
+use crate::pods::pod;
 use crate::team::Team;
 
 async fn thief(bed: &Bed, account: &str) -> Client {

@@ -12,7 +12,8 @@ use sluice_testbed::kubevirt::CONTROLLER;
 use sluice_testbed::wait;
 
 use crate::context::SOON;
-use crate::gate_policies::world::{assert_refused, delete, delete_gate_policy, policy_path};
+use crate::gate_policies::world::{delete, delete_gate_policy, policy_path};
+use crate::pods::assert_refused;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn vms_migrate_and_others_wait_while_no_process_of_sluice_runs() {

@@ -1,6 +1,5 @@
 //! Sluice is removed while pods wait and pods are created: by `sluice uninstall`, and by hand as before there was that.
 
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -9,11 +8,13 @@ use serde_json::Value;
 
 use sluice_api::names;
 use sluice_e2e::call::{get, post};
-use sluice_e2e::{Running, Setup, build};
+use sluice_e2e::removal::{OURS, assert_nothing_of_ours, command, items, killed_after, rows, uninstall};
+use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, wait};
 
 use crate::context::{SOON, gates, idle_bed};
-use crate::gate_policies::world::{pod, policy_path, with_gates};
+use crate::gate_policies::world::policy_path;
+use crate::pods::{pod, with_gates};
 use crate::team::Team;
 
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/install.yaml");
@@ -112,24 +113,6 @@ async fn kubectl(bed: &Bed, arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Kinds of which `sluice uninstall` leaves no object with Sluice's label; CRDs have none.
-const OURS: [&str; 15] = [
-    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
-    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
-    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
-    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-    "/apis/rbac.authorization.k8s.io/v1/roles",
-    "/apis/rbac.authorization.k8s.io/v1/rolebindings",
-    "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
-    "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations",
-    "/apis/networking.k8s.io/v1/networkpolicies",
-    "/apis/coordination.k8s.io/v1/leases",
-    "/api/v1/serviceaccounts",
-    "/api/v1/secrets",
-    "/api/v1/resourcequotas",
-];
 const WAITING: usize = 300;
 /// Longer each time, so that the kills fall between all steps: API servers are given two seconds three times.
 const KILLS: u32 = 14;
@@ -186,10 +169,7 @@ async fn killed_again_and_again_the_command_refuses_nothing_and_ends_with_nothin
     assert_eq!(items(&pods.body), WAITING + created);
     let held = pods.body["items"].as_array().unwrap().iter().filter(|pod| !gates(pod).is_empty()).count();
     assert_eq!(held, 0, "pods that are held");
-    for kind in OURS {
-        let list = get(&team.client, &format!("{kind}?labelSelector=app.kubernetes.io/part-of=sluice")).await;
-        assert_eq!(items(&list.unwrap().body), 0, "{kind}");
-    }
+    assert_nothing_of_ours(&team.client).await;
     assert_eq!(items(&get(&team.client, &managed).await.unwrap().body), 0, "managed quotas");
     let quotas = format!("/apis/{}/namespaces/{}/{}", names::API_VERSION, team.namespace, names::ARQS);
     assert_eq!(items(&get(&team.client, &quotas).await.unwrap().body), 2, "quotas stay");
@@ -280,38 +260,4 @@ async fn a_dry_run_writes_nothing_and_a_missing_right_is_named_before_anything_i
     wait::eventually(SOON, named, "the sentence about missing rights").await.unwrap();
     let after = versions().await;
     assert!(before.iter().all(|version| after.contains(version)), "something was written");
-}
-
-fn command(kubeconfig: &std::path::Path) -> tokio::process::Command {
-    let mut command = tokio::process::Command::new(build::sluice().unwrap());
-    command.args(["uninstall", "--output", "json", "--kubeconfig"]).arg(kubeconfig);
-    command.env_remove("POD_NAMESPACE").kill_on_drop(true);
-    command
-}
-
-/// Runs the command to its end; returns what it reports.
-async fn uninstall(bed: &Bed, code: i32, arguments: &[&str]) -> Value {
-    let mut command = command(bed.admin_kubeconfig());
-    let running = command.args(arguments).output();
-    let output = tokio::time::timeout(Duration::from_secs(180), running).await.unwrap().unwrap();
-    let (stdout, stderr) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{}{stderr}", String::from_utf8_lossy(stdout));
-    serde_json::from_slice(stdout).unwrap()
-}
-
-/// Starts the command and kills it after this time, wherever it is.
-async fn killed_after(bed: &Bed, time: Duration) {
-    let mut command = command(bed.admin_kubeconfig());
-    let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    if tokio::time::timeout(time, running.wait()).await.is_err() {
-        running.kill().await.unwrap();
-    }
-}
-
-fn items(list: &Value) -> usize {
-    list["items"].as_array().map_or(usize::MAX, Vec::len)
-}
-
-fn rows<'r>(report: &'r Value, action: &str) -> Vec<&'r Value> {
-    report["rows"].as_array().unwrap().iter().filter(|row| row["action"] == action).collect()
 }

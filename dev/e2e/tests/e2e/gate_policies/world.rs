@@ -1,14 +1,15 @@
-//! Clusters and pods of these tests.
+//! Clusters and policies of these tests.
 
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::json;
 use sluice_api::names;
-use sluice_e2e::call::{JSON, Response, call};
-use sluice_e2e::{Running, Setup, objects};
+use sluice_e2e::call::{JSON, call};
+use sluice_e2e::{Running, Setup};
+use sluice_operator::Gating;
 use sluice_testbed::Bed;
 use tokio::sync::OnceCell;
 
-use crate::context::{gates, idle_options};
+use crate::context::idle_options;
 
 const ROOT: &str = "/apis/admissionregistration.k8s.io/v1";
 
@@ -24,38 +25,16 @@ pub async fn asleep() -> &'static Bed {
     BED.get_or_init(start).await
 }
 
-pub fn pod(name: &str) -> Value {
-    let mut pod = serde_json::to_value(objects::pod(name, &[])).unwrap();
-    pod["apiVersion"] = json!("v1");
-    pod["kind"] = json!("Pod");
-    pod
-}
-
-pub fn with_gates(mut pod: Value, gates: &[&str]) -> Value {
-    pod["spec"]["schedulingGates"] = gates.iter().map(|name| json!({ "name": name })).collect();
-    pod
-}
-
-pub fn with_stamp(mut pod: Value, stamp: &str) -> Value {
-    pod["metadata"]["annotations"][names::CREATED_BY_ANNOTATION] = json!(stamp);
-    pod
-}
-
-pub fn stamp(pod: &Value) -> Option<&str> {
-    pod["metadata"]["annotations"][names::CREATED_BY_ANNOTATION].as_str()
-}
-
-/// The answer created a pod that is gated and stamped with this name.
-pub fn assert_gated(answer: &Response, creator: &str) {
-    assert!(answer.is_ok(), "{answer:?}");
-    assert!(gates(&answer.body).contains(&names::GATE), "{answer:?}");
-    assert_eq!(stamp(&answer.body), Some(creator), "{answer:?}");
-}
-
-pub fn assert_refused(answer: &Response, words: &[&str]) {
-    assert_eq!(answer.code, 403, "{answer:?}");
-    for word in words {
-        assert!(answer.message().contains(word), "{word}: {}", answer.message());
+/// A cluster whose pods are gated by policies while no process of Sluice is left, or by the webhook alone.
+pub async fn gated_by(gating: Gating) -> &'static Bed {
+    static BY_WEBHOOK: OnceCell<Running<'static>> = OnceCell::const_new();
+    let start = || async {
+        let bed = Bed::start_shared(idle_options()).await.unwrap();
+        Running::on(bed, Setup { webhook_alone: true, ..Setup::default() }).await.unwrap()
+    };
+    match gating {
+        Gating::Policy => asleep().await,
+        Gating::Webhook => BY_WEBHOOK.get_or_init(start).await.bed,
     }
 }
 

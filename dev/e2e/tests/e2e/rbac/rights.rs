@@ -115,6 +115,42 @@ pub const OPERATOR_EVERYWHERE: &[&str] = &[
     "create admissionregistration.k8s.io:validatingadmissionpolicybindings",
     "create admissionregistration.k8s.io:mutatingadmissionpolicies",
     "create admissionregistration.k8s.io:mutatingadmissionpolicybindings",
+    "get flowcontrol.apiserver.k8s.io:flowschemas",
+    "list flowcontrol.apiserver.k8s.io:flowschemas",
+    "watch flowcontrol.apiserver.k8s.io:flowschemas",
+    "create flowcontrol.apiserver.k8s.io:flowschemas",
+    "get flowcontrol.apiserver.k8s.io:prioritylevelconfigurations",
+    "list flowcontrol.apiserver.k8s.io:prioritylevelconfigurations",
+    "watch flowcontrol.apiserver.k8s.io:prioritylevelconfigurations",
+    "create flowcontrol.apiserver.k8s.io:prioritylevelconfigurations",
+];
+
+/// What the operator may in its own namespace besides: to be elected, to make certificates and what runs, and to tell.
+pub const OPERATOR_AT_HOME: &[&str] = &[
+    "create coordination.k8s.io:leases",
+    "create :secrets",
+    "get :pods",
+    "get apps:deployments",
+    "list apps:deployments",
+    "watch apps:deployments",
+    "create apps:deployments",
+    "get policy:poddisruptionbudgets",
+    "list policy:poddisruptionbudgets",
+    "watch policy:poddisruptionbudgets",
+    "create policy:poddisruptionbudgets",
+    "get networking.k8s.io:networkpolicies",
+    "list networking.k8s.io:networkpolicies",
+    "watch networking.k8s.io:networkpolicies",
+    "create networking.k8s.io:networkpolicies",
+    "get :services",
+    "list :services",
+    "watch :services",
+    "create :services",
+    "watch :resourcequotas",
+    "create :resourcequotas",
+    "create events.k8s.io:events",
+    "get events.k8s.io:events",
+    "patch events.k8s.io:events",
 ];
 
 /// OpenShift's kind, which this cluster does not have, and its owner.

@@ -1,7 +1,7 @@
 //! Values that the chart is tested with: each has to render what the same options render.
 
 /// Names and contents.
-pub(crate) const CASES: [(&str, &str); 18] = [
+pub(crate) const CASES: [(&str, &str); 21] = [
     ("default", "{}\n"),
     (
         "mirror",
@@ -32,6 +32,8 @@ pub(crate) const CASES: [(&str, &str); 18] = [
     ("aaq-installs", "installation: cr\n"),
     ("exempt", "exemptNamespaces: ['kube-*', infra]\nplatformAccounts: []\n"),
     ("managed-control-plane", "balancerProofs: 12\nnetworkPolicy: {apiServerPorts: [443]}\n"),
+    ("cert-manager", "certManager: {issuerRef: {name: platform, kind: ClusterIssuer}}\n"),
+    ("monitoring", "monitoring: {serviceMonitor: true, rules: true, labels: {release: prometheus}}\n"),
     ("crds-apart", "crds: {enabled: false}\nrancher: true\n"),
     (
         "everything",
@@ -39,6 +41,7 @@ pub(crate) const CASES: [(&str, &str); 18] = [
          platform: openshift\nreplicas: 5\nresources: {operator: {memory: 128Mi}}\nnodeSelector: {a: b}\n\
          tolerations: [{operator: Exists}]\npriorityClassName: system-node-critical\nwebhook: {port: 1024}\n\
          installation: cr\ngating: webhook\nexemptNamespaces: [infra]\nplatformAccounts: ['a:b', 'c:d']\nbalancerProofs: 3\n\
-         networkPolicy: {apiServerPorts: [6443, 7443]}\nrancher: true\n",
+         networkPolicy: {apiServerPorts: [6443, 7443]}\nrancher: true\nallowedGateRemovers: ['system:admin']\n\
+         certManager: {issuerRef: {name: a}}\nmonitoring: {serviceMonitor: true}\n",
     ),
 ];

@@ -1,0 +1,103 @@
+//! An operand as the API server has it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use serde_json::{Value, json};
+use sluice_api::names;
+
+use super::wire::OperandWire;
+
+/// What the plan reads of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Live {
+    pub(super) resource_version: String,
+    pub(super) uid: String,
+    /// `metadata` as far as it may be applied, and `spec`.
+    pub(super) content: Value,
+    /// The fields that the operator has applied, as `managedFields` name them; null: none.
+    pub(super) owned: Value,
+    /// Others that have set fields, by name, with these fields. The latest is first.
+    pub(super) others: Vec<(String, Value)>,
+    /// Which version of the operator has written it last.
+    pub(super) writer: Option<String>,
+    pub(super) rollout: Rollout,
+}
+
+/// Pods of a Deployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rollout {
+    /// So many are asked for.
+    pub(super) wanted: i64,
+    /// So many there are, in the old form too.
+    pub(super) total: i64,
+    /// So many have the form that is asked for.
+    pub(super) updated: i64,
+    /// So many do their work.
+    pub(super) ready: i64,
+    /// The other numbers are about what is asked for now.
+    pub(super) is_observed: bool,
+}
+
+impl Live {
+    pub(super) fn of<K>(object: OperandWire<K>) -> Self {
+        let OperandWire { mut metadata, spec, status, .. } = object;
+        let rollout = rollout(&metadata, &spec, &status);
+        let managers = metadata.managed_fields.take().unwrap_or_default();
+        let (ours, mut others): (Vec<_>, Vec<_>) = managers.into_iter().partition(is_ours);
+        others.retain(|manager| manager.subresource.as_deref() != Some("status"));
+        others.sort_by(|one, other| other.time.cmp(&one.time));
+        let annotations = metadata.annotations.as_ref();
+        Self {
+            resource_version: metadata.resource_version.unwrap_or_default(),
+            uid: metadata.uid.unwrap_or_default(),
+            writer: annotations.and_then(|all| all.get(names::WRITER_VERSION_ANNOTATION)).cloned(),
+            content: json!({
+                "metadata": {
+                    "labels": metadata.labels,
+                    "annotations": metadata.annotations,
+                    "ownerReferences": metadata.owner_references,
+                },
+                "spec": spec,
+            }),
+            owned: ours.into_iter().next().map(fields).unwrap_or_default(),
+            others: others
+                .into_iter()
+                .map(|manager| (manager.manager.clone().unwrap_or_default(), fields(manager)))
+                .collect(),
+            rollout,
+        }
+    }
+
+    /// Whether an operator of a newer version has written it.
+    pub(super) fn is_newer_than(&self, version: &str) -> bool {
+        let theirs = self.writer.as_deref().and_then(numbers);
+        theirs.zip(numbers(version)).is_some_and(|(theirs, ours)| theirs > ours)
+    }
+}
+
+fn is_ours(manager: &ManagedFieldsEntry) -> bool {
+    let is = |text: &Option<String>, wanted: &str| text.as_deref() == Some(wanted);
+    is(&manager.manager, names::OPERATOR) && is(&manager.operation, "Apply") && manager.subresource.is_none()
+}
+
+fn fields(manager: ManagedFieldsEntry) -> Value {
+    manager.fields_v1.map(|fields| fields.0).unwrap_or_default()
+}
+
+fn rollout(metadata: &ObjectMeta, spec: &Value, status: &Value) -> Rollout {
+    let number = |of: &Value, key: &str| of.get(key).and_then(Value::as_i64);
+    let told = |key: &str| number(status, key).unwrap_or_default();
+    Rollout {
+        wanted: number(spec, "replicas").unwrap_or(1),
+        total: told("replicas"),
+        updated: told("updatedReplicas"),
+        ready: told("readyReplicas"),
+        is_observed: told("observedGeneration") >= metadata.generation.unwrap_or_default(),
+    }
+}
+
+/// Major, minor and patch of a version.
+fn numbers(version: &str) -> Option<[u64; 3]> {
+    let plain = version.trim_start_matches('v').split(['-', '+']).next()?;
+    let mut numbers = plain.split('.').map(|number| number.parse().ok());
+    Some([numbers.next()??, numbers.next()??, numbers.next()??])
+}

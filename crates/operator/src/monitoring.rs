@@ -1,0 +1,169 @@
+//! What Prometheus' operator gets: a ServiceMonitor, with an account that sees the metrics alone and a way in, and alerts.
+
+use serde_json::{Value, json};
+use sluice_api::names;
+
+use crate::object::{cluster_metadata, labels, metadata, set, set_in};
+use crate::options::InstallOptions;
+use crate::rbac::{account, binding, subject};
+
+const API_VERSION: &str = "monitoring.coreos.com/v1";
+/// A token that does not end: Prometheus reads it from a Secret.
+const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
+
+/// An alert, with the series that it is about.
+struct Alert {
+    name: &'static str,
+    expression: &'static str,
+    after: &'static str,
+    severity: &'static str,
+    summary: &'static str,
+    description: &'static str,
+}
+
+/// Few, and each is something to do. Which series they use is compared with what the processes serve
+/// (`crates/controllers/src/gating/metrics.rs`).
+const ALERTS: [Alert; 6] = [
+    Alert {
+        name: "SluiceDown",
+        expression: "absent(sluice_gate_api_servers)",
+        after: "5m",
+        severity: "critical",
+        summary: "No controller of Sluice leads, or none can be scraped",
+        description: "Pods that wait for a quota are not released. See the pods of sluice-controller.",
+    },
+    Alert {
+        name: "SluicePodsNotGated",
+        expression: "max(sluice_gate_api_servers{by=~\"nothing|refused\"}) > 0",
+        after: "5m",
+        severity: "critical",
+        summary: "Pods come into gated namespaces without a gate, or are refused, at an API server",
+        description: "The condition Gating of the AAQ says where and why.",
+    },
+    Alert {
+        name: "SluiceLedgerDifference",
+        expression: "increase(sluice_ledger_audit_differences_total[1h]) > 0",
+        after: "0m",
+        severity: "warning",
+        summary: "A recount of pods has found another sum than the ledger of a quota",
+        description: "It was put right. It is a bug: report it with the log of the controller.",
+    },
+    Alert {
+        name: "SluiceStatusOverwritten",
+        expression: "increase(sluice_status_overwritten_total[15m]) > 10",
+        after: "15m",
+        severity: "warning",
+        summary: "Another client writes the status of quotas",
+        description: "A second quota controller runs, such as application-aware-quota: stop one of the two.",
+    },
+    Alert {
+        name: "SluiceHeadroomHidden",
+        expression: "max(sluice_headroom_api_servers_hidden) > 0",
+        after: "15m",
+        severity: "warning",
+        summary: "Live migrations get no head-room: API servers are behind one address",
+        description: "Set the option balancerProofs (docs/install.md).",
+    },
+    Alert {
+        name: "SluiceQuotaLeftRaised",
+        expression: "increase(sluice_headroom_left_raised_total[15m]) > 0",
+        after: "0m",
+        severity: "warning",
+        summary: "A ResourceQuota stayed raised for a migration until its lock ended",
+        description: "The controller puts it back. See the log of webhook and controller for the API server's errors.",
+    },
+];
+
+/// What the options ask for; nothing by default.
+#[must_use]
+pub fn monitoring_objects(options: &InstallOptions) -> Vec<Value> {
+    let mut objects = Vec::new();
+    if options.monitoring.service_monitor {
+        objects.extend(scraper(options));
+        objects.push(way_in(options));
+        objects.push(labelled(options, monitor(options)));
+    }
+    if options.monitoring.rules {
+        objects.push(labelled(options, rules(options)));
+    }
+    objects
+}
+
+/// An account for the ServiceMonitor, whoever Prometheus runs as, and its token.
+fn scraper(options: &InstallOptions) -> [Value; 3] {
+    let mut bound = binding(options, "ClusterRole", cluster_metadata(names::SCRAPER), names::METRICS_READER);
+    set(&mut bound, "subjects", json!([subject(options, names::SCRAPER)]));
+    let mut token = metadata(options, names::SCRAPER);
+    let of = json!({ "kubernetes.io/service-account.name": names::SCRAPER });
+    set(&mut token, "annotations", of);
+    [
+        account(options, names::SCRAPER),
+        bound,
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": token, "type": TOKEN_TYPE }),
+    ]
+}
+
+/// Policies add up. Where Prometheus runs nobody knows, and who has no token is refused.
+fn way_in(options: &InstallOptions) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(options, names::METRICS_SERVICE),
+        "spec": {
+            "podSelector": { "matchLabels": labels(None) },
+            "policyTypes": ["Ingress"],
+            "ingress": [{ "ports": [{ "protocol": "TCP", "port": names::METRICS_PORT }] }],
+        },
+    })
+}
+
+fn monitor(options: &InstallOptions) -> Value {
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "ServiceMonitor",
+        "metadata": metadata(options, names::METRICS_SERVICE),
+        "spec": {
+            "selector": { "matchLabels": labels(Some(names::METRICS_SERVICE)) },
+            "endpoints": [{
+                "port": "metrics",
+                "scheme": "https",
+                "path": names::PATH_METRICS,
+                // The namespace of a quota is not that of the pod that tells of it.
+                "honorLabels": true,
+                "authorization": { "credentials": { "name": names::SCRAPER, "key": "token" } },
+                "tlsConfig": {
+                    // One of the names in the certificate, and the one that has no namespace in it.
+                    "serverName": names::METRICS_SERVICE,
+                    "ca": { "secret": { "name": options.naming.parts().serving, "key": names::CA_BUNDLE } },
+                },
+            }],
+        },
+    })
+}
+
+fn rules(options: &InstallOptions) -> Value {
+    let alerts = ALERTS.map(|alert| {
+        json!({
+            "alert": alert.name,
+            "expr": alert.expression,
+            "for": alert.after,
+            "labels": { "severity": alert.severity },
+            "annotations": { "summary": alert.summary, "description": alert.description },
+        })
+    });
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "PrometheusRule",
+        "metadata": metadata(options, names::APP),
+        "spec": { "groups": [{ "name": names::APP, "rules": alerts }] },
+    })
+}
+
+fn labelled(options: &InstallOptions, mut object: Value) -> Value {
+    if let Some(metadata) = object.get_mut("metadata") {
+        for (key, value) in &options.monitoring.labels {
+            set_in(metadata, "labels", key, json!(value));
+        }
+    }
+    object
+}

@@ -1,0 +1,379 @@
+//! Options as a file: what `sluice render --options`, the operator and the values of the chart have in common.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Toleration;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sluice_engine::NamespacePattern;
+
+use crate::options::{
+    Gating, InstallOptions, Installation, IssuerRef, Monitoring, NamespaceUse, Naming, Platform, PullPolicy,
+    WebhookClient,
+};
+use crate::platform_accounts::PlatformAccounts;
+use crate::resources::{Given, Resources};
+use crate::validate::InvalidOption;
+
+/// What a file says; what it leaves out, or says to be null, is as before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OptionsFile {
+    /// The image of the operator; its operands have that of its own pod.
+    #[serde(skip_serializing_if = "is_default")]
+    image: ImageFile,
+    /// Secrets that the image is pulled with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_pull_secrets: Option<Vec<SecretName>>,
+    /// What installs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    installation: Option<Installation>,
+    /// What the cluster asks of pods beyond Kubernetes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    platform: Option<Platform>,
+    /// Replicas of each Deployment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 9))]
+    replicas: Option<u32>,
+    /// What the containers ask for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Given>")]
+    resources: Option<Resources>,
+    /// Labels of the nodes that all pods run on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_selector: Option<BTreeMap<String, String>>,
+    /// Taints that all pods tolerate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tolerations: Option<Vec<TolerationEntry>>,
+    /// Priority class of all pods; empty: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority_class_name: Option<String>,
+    /// Others run in the namespace too: no ResourceQuota there permits the priority class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared_namespace: Option<bool>,
+    /// How API servers reach the webhook.
+    #[serde(skip_serializing_if = "is_default")]
+    webhook: WebhookFile,
+    /// Who gates pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gating: Option<Gating>,
+    /// Namespaces whose pods are never gated, in place of the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1), inner(regex(pattern = r"^[a-z0-9][a-z0-9-]{0,62}\*?$")))]
+    exempt_namespaces: Option<Vec<String>>,
+    /// ServiceAccounts (`namespace:name`) whose pods may name their node, in place of the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(inner(regex(pattern = r"^[a-z0-9.-]+:[a-z0-9.-]+$")))]
+    platform_accounts: Option<Vec<String>>,
+    /// Usernames that may take the gate from pods, besides the controller's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(inner(length(min = 1)))]
+    allowed_gate_removers: Option<Vec<String>>,
+    /// How often an address with several API servers behind it is asked for each raise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1000))]
+    balancer_proofs: Option<u32>,
+    /// What the NetworkPolicies let through.
+    #[serde(skip_serializing_if = "is_default")]
+    network_policy: NetworkPolicyFile,
+    /// The serving certificate comes from cert-manager.
+    #[serde(skip_serializing_if = "is_default")]
+    cert_manager: CertManagerFile,
+    /// What is made for Prometheus' operator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    monitoring: Option<Monitoring>,
+    /// By which names others find the installation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    names: Option<Naming>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct ImageFile {
+    /// Empty: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = r"^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?)?$"))]
+    registry: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = r"^[a-z0-9]+([._/-]+[a-z0-9]+)*$"))]
+    repository: Option<String>,
+    /// Empty: the version of Sluice, unless there is a digest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"))]
+    tag: Option<String>,
+    /// `sha256:…`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = r"^(sha256:[0-9a-f]{64})?$"))]
+    digest: Option<String>,
+    /// When nodes pull it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pull_policy: Option<PullPolicy>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SecretName {
+    #[schemars(extend("minLength" = 1))]
+    name: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct WebhookFile {
+    /// Port that the webhook listens on: not those of probes, metrics and the controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1024, max = 65535), extend("not" = { "enum": [8081, 8444, 8445] }))]
+    port: Option<u16>,
+    /// Its pods have the network of their nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_network: Option<bool>,
+    /// Where API servers reach it, if not through its Service: `https://host:port`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = "^https://"))]
+    url: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct NetworkPolicyFile {
+    /// Ports of API servers, behind their Service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1), inner(range(min = 1, max = 65535)))]
+    api_server_ports: Option<Vec<u16>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct CertManagerFile {
+    /// The issuer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issuer_ref: Option<IssuerRef>,
+}
+
+/// A toleration of a pod. The type of Kubernetes would ignore fields that it does not know.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct TolerationEntry {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["Exists", "Equal"]))]
+    operator: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "NoExecute"]))]
+    effect: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    toleration_seconds: Option<i64>,
+}
+
+impl From<TolerationEntry> for Toleration {
+    fn from(entry: TolerationEntry) -> Self {
+        let TolerationEntry { key, operator, value, effect, toleration_seconds } = entry;
+        Self { key, operator, value, effect, toleration_seconds }
+    }
+}
+
+impl From<&Toleration> for TolerationEntry {
+    fn from(toleration: &Toleration) -> Self {
+        let Toleration { key, operator, value, effect, toleration_seconds } = toleration.clone();
+        Self { key, operator, value, effect, toleration_seconds }
+    }
+}
+
+/// A text that is no file of options.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: correct the file; docs/install.md has the names of all options")]
+pub struct NotOptions(String);
+
+impl OptionsFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it is no YAML, or has a field that nothing knows: it would otherwise have no effect, unseen.
+    pub fn parse(text: &str) -> Result<Self, NotOptions> {
+        // A file of comments alone is null.
+        let read: Result<Option<Self>, _> = serde_saphyr::from_str(text);
+        // What follows the first line shows the line of the file.
+        let first_line = |error: serde_saphyr::Error| {
+            NotOptions(error.to_string().lines().next().unwrap_or_default().to_owned())
+        };
+        if text.trim().is_empty() {
+            Ok(Self::default())
+        } else {
+            Ok(read.map_err(first_line)?.unwrap_or_default())
+        }
+    }
+
+    /// `base` with what the file says.
+    ///
+    /// # Errors
+    /// When a text of the file is not of the form that it must have.
+    pub fn over(self, base: InstallOptions) -> Result<InstallOptions, InvalidOption> {
+        let exempt = self.exempt_namespaces.map(|texts| namespaces(&texts)).transpose()?;
+        let accounts = self.platform_accounts.map(|texts| accounts(&texts)).transpose()?;
+        let secrets = self.image_pull_secrets;
+        let namespace_use = match self.shared_namespace {
+            Some(true) => NamespaceUse::Shared,
+            Some(false) | None => base.namespace_use,
+        };
+        let tolerations = self.tolerations.map(|all| all.into_iter().map(Toleration::from).collect());
+        let priority_class =
+            self.priority_class_name.map(|class| Some(class).filter(|class| !class.is_empty()));
+        Ok(InstallOptions {
+            namespace_use,
+            installation: self.installation.unwrap_or(base.installation),
+            platform: self.platform.unwrap_or(base.platform),
+            pull_policy: self.image.pull_policy.unwrap_or(base.pull_policy),
+            image: self.image.reference().unwrap_or(base.image),
+            image_pull_secrets: secrets
+                .map_or(base.image_pull_secrets, |all| all.into_iter().map(|secret| secret.name).collect()),
+            tolerations: tolerations.unwrap_or(base.tolerations),
+            node_selector: self.node_selector.unwrap_or(base.node_selector),
+            resources: self.resources.unwrap_or(base.resources),
+            webhook_port: self.webhook.port.unwrap_or(base.webhook_port),
+            host_network: self.webhook.host_network.unwrap_or(base.host_network),
+            webhook_client: self.webhook.url.map_or(base.webhook_client, WebhookClient::Url),
+            balancer_proofs: self.balancer_proofs.unwrap_or(base.balancer_proofs),
+            replicas: self.replicas.unwrap_or(base.replicas),
+            api_server_ports: self.network_policy.api_server_ports.unwrap_or(base.api_server_ports),
+            exempt_namespaces: exempt.unwrap_or(base.exempt_namespaces),
+            gating: self.gating.unwrap_or(base.gating),
+            platform_accounts: accounts.unwrap_or(base.platform_accounts),
+            further_gate_removers: self.allowed_gate_removers.unwrap_or(base.further_gate_removers),
+            cert_manager: self.cert_manager.issuer_ref.or(base.cert_manager),
+            monitoring: self.monitoring.unwrap_or(base.monitoring),
+            naming: self.names.unwrap_or(base.naming),
+            priority_class: priority_class.unwrap_or(base.priority_class),
+            ..base
+        })
+    }
+
+    /// What the operator has to be told: the options that differ from the default. The reference of the image is not among
+    /// them, for the operator reads it from its own pod.
+    #[must_use]
+    pub fn of(options: &InstallOptions) -> Self {
+        let (all, default) = (Self::all(options), Self::all(&InstallOptions::default()));
+        let [is, was] = [&all, &default].map(|file| serde_json::to_value(file).unwrap_or_default());
+        // What of a file is left out can be read as a file.
+        different(is, &was).map_or_else(Self::default, |is| serde_json::from_value(is).unwrap_or(all))
+    }
+
+    fn all(options: &InstallOptions) -> Self {
+        let url = match &options.webhook_client {
+            WebhookClient::Service => None,
+            WebhookClient::Url(url) => Some(url.clone()),
+        };
+        let secret = |name: &String| SecretName { name: name.clone() };
+        let accounts = options.platform_accounts.to_string();
+        let accounts = accounts.split(',').filter(|_| !accounts.is_empty()).map(str::to_owned).collect();
+        Self {
+            image: ImageFile { pull_policy: Some(options.pull_policy), ..ImageFile::default() },
+            image_pull_secrets: Some(options.image_pull_secrets.iter().map(secret).collect()),
+            installation: Some(options.installation),
+            platform: Some(options.platform),
+            replicas: Some(options.replicas),
+            resources: Some(options.resources.clone()),
+            node_selector: Some(options.node_selector.clone()),
+            tolerations: Some(options.tolerations.iter().map(TolerationEntry::from).collect()),
+            priority_class_name: Some(options.priority_class.clone().unwrap_or_default()),
+            shared_namespace: Some(options.namespace_use == NamespaceUse::Shared),
+            webhook: WebhookFile {
+                port: Some(options.webhook_port),
+                host_network: Some(options.host_network),
+                url,
+            },
+            gating: Some(options.gating),
+            exempt_namespaces: Some(options.exempt_namespaces.iter().map(ToString::to_string).collect()),
+            platform_accounts: Some(accounts),
+            allowed_gate_removers: Some(options.further_gate_removers.clone()),
+            balancer_proofs: Some(options.balancer_proofs),
+            network_policy: NetworkPolicyFile { api_server_ports: Some(options.api_server_ports.clone()) },
+            cert_manager: CertManagerFile { issuer_ref: options.cert_manager.clone() },
+            monitoring: Some(options.monitoring.clone()),
+            names: Some(options.naming),
+        }
+    }
+
+    /// As YAML.
+    #[must_use]
+    pub fn text(&self) -> String {
+        if *self == Self::default() {
+            return "{}\n".to_owned();
+        }
+        // Texts, numbers, lists and maps of them always have a form in YAML.
+        let text = serde_saphyr::to_string(self).unwrap_or_default();
+        format!("{}\n", text.trim_end())
+    }
+
+    /// The JSON schema of a file, closed, without references.
+    #[must_use]
+    pub fn schema() -> Value {
+        let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
+        settings.into_generator().into_root_schema_for::<Self>().to_value()
+    }
+}
+
+impl ImageFile {
+    /// The reference, if something is said of it.
+    fn reference(&self) -> Option<String> {
+        let Self { registry, repository, tag, digest, .. } = self;
+        [registry, repository, tag, digest].into_iter().find(|part| part.is_some())?;
+        let given = |part: &Option<String>| part.clone().filter(|text| !text.is_empty());
+        let registry = match registry {
+            Some(registry) if registry.is_empty() => String::new(),
+            Some(registry) => format!("{registry}/"),
+            None => format!("{DEFAULT_REGISTRY}/"),
+        };
+        let repository = given(repository).unwrap_or_else(|| DEFAULT_REPOSITORY.to_owned());
+        let digest = given(digest).map(|digest| format!("@{digest}"));
+        let version = || digest.is_none().then(|| env!("CARGO_PKG_VERSION").to_owned());
+        let tag = given(tag).or_else(version).map(|tag| format!(":{tag}"));
+        Some(format!("{registry}{repository}{}{}", tag.unwrap_or_default(), digest.unwrap_or_default()))
+    }
+}
+
+/// Registry and repository of the image that `make image` builds.
+const DEFAULT_REGISTRY: &str = "localhost";
+const DEFAULT_REPOSITORY: &str = "sluice";
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Of maps the keys that differ from the default; `None` if nothing does.
+fn different(is: Value, default: &Value) -> Option<Value> {
+    match (is, default) {
+        (Value::Object(is), Value::Object(default)) => {
+            let of = |key: &String| default.get(key).unwrap_or(&Value::Null);
+            let left =
+                is.into_iter().filter_map(|(key, value)| Some((key.clone(), different(value, of(&key))?)));
+            Some(Value::Object(left.collect()))
+                .filter(|left| left.as_object().is_some_and(|left| !left.is_empty()))
+        }
+        (is, default) => (is != *default).then_some(is),
+    }
+}
+
+fn namespaces(texts: &[String]) -> Result<Vec<NamespacePattern>, InvalidOption> {
+    let read = |text: &String| {
+        text.parse::<NamespacePattern>()
+            .map_err(|error| not_so("exemptNamespaces (--exempt-namespaces)", &error))
+    };
+    texts.iter().map(read).collect()
+}
+
+fn accounts(texts: &[String]) -> Result<PlatformAccounts, InvalidOption> {
+    let read = texts.join(",").parse::<PlatformAccounts>();
+    read.map_err(|error: String| not_so("platformAccounts (--platform-accounts)", &error))
+}
+
+fn not_so(field: &'static str, error: &dyn std::fmt::Display) -> InvalidOption {
+    InvalidOption { field, problem: error.to_string(), remedy: "correct it, or leave the option out" }
+}
+
+#[cfg(test)]
+mod tests;

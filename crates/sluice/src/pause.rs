@@ -1,0 +1,183 @@
+//! `sluice pause` and `sluice resume`: annotations say what is paused, until when, and how fast those go that wait.
+
+mod offline;
+mod target;
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use sluice_api::{DEFAULT_PAUSE_RATE, HIGHEST_PAUSE_RATE, LONGEST_PAUSE, names};
+use sluice_runtime::client::{ClientOptions, connect};
+use sluice_runtime::clock::ServerClock;
+
+use offline::Released;
+use target::Target;
+
+/// Exit code of clap for arguments that are wrong.
+const WRONG_ARGUMENTS: u8 = 2;
+/// Exit code when pods wait still.
+const LEFT: u8 = 3;
+
+/// Flags of `sluice pause`.
+#[derive(Debug, clap::Args)]
+pub struct PauseArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// How long: 30m, 2h, 1h30m; at most 24h
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    lasts: SignedDuration,
+    /// So many of the pods that wait go in a second, at most
+    #[arg(long, value_name = "PODS", default_value_t = DEFAULT_PAUSE_RATE,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(HIGHEST_PAUSE_RATE)))]
+    rate: u32,
+    /// Do not ask: all namespaces are meant
+    #[arg(long)]
+    yes: bool,
+    /// Take the gates off with the rights of this account, for no process of Sluice does
+    #[arg(long)]
+    offline: bool,
+}
+
+/// Flags of `sluice resume`.
+#[derive(Debug, clap::Args)]
+pub struct ResumeArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    scope: ScopeArgs,
+}
+
+/// The cluster that is meant.
+#[derive(Debug, clap::Args)]
+struct ClusterArgs {
+    /// Kubeconfig file; without it, the in-cluster environment or the usual places
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context in the kubeconfig; without it, its current one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+/// The namespaces that are meant.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct ScopeArgs {
+    /// Namespace; may be given several times
+    #[arg(short, long = "namespace", value_name = "NAME")]
+    namespaces: Vec<String>,
+    /// All namespaces
+    #[arg(long)]
+    all: bool,
+}
+
+impl ClusterArgs {
+    async fn connect(&self) -> anyhow::Result<(Client, Arc<ServerClock>)> {
+        let clock = Arc::new(ServerClock::default());
+        let options = ClientOptions {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            user_agent: format!("{}/{}", names::PAUSE, env!("CARGO_PKG_VERSION")),
+            clock: Some(Arc::clone(&clock)),
+            ..ClientOptions::default()
+        };
+        Ok((connect(&options).await?, clock))
+    }
+}
+
+fn duration(text: &str) -> Result<SignedDuration, String> {
+    let read = text.parse::<SignedDuration>().ok();
+    read.filter(|lasts| *lasts > SignedDuration::ZERO && *lasts <= LONGEST_PAUSE)
+        .ok_or_else(|| format!("write one like 30m, 2h or 1h30m, at most {}h", LONGEST_PAUSE.as_hours()))
+}
+
+/// Pauses, and prints what was done.
+///
+/// # Errors
+/// When the cluster cannot be read or written, or a right is missing.
+pub async fn run(args: PauseArgs) -> anyhow::Result<ExitCode> {
+    let (client, clock) = args.cluster.connect().await?;
+    let scope = &args.scope;
+    let namespaces = (!scope.all).then_some(scope.namespaces.as_slice());
+    let waiting = offline::held(&client, namespaces).await?.len();
+    // By the clock of the API server, whose answer this was.
+    let until = Timestamp::from_second(clock.reckoned().checked_add(args.lasts)?.as_second())?;
+    if scope.all && !args.yes {
+        say(&format!(
+            "all namespaces would be paused until {until}: {waiting} pods wait; nothing was changed"
+        ))?;
+        eprintln!("error: --all lets pods of all namespaces go without room in their quotas: add --yes");
+        return Ok(ExitCode::from(WRONG_ARGUMENTS));
+    }
+    let targets = if !scope.all {
+        scope.namespaces.iter().cloned().map(Target::Namespace).collect()
+    } else if args.offline {
+        // Namespaces are paused as their pods are found: there may be no AAQ, and the policy that guards gates reads none.
+        Vec::new()
+    } else {
+        vec![target::configuration(&client).await?]
+    };
+    for target in &targets {
+        target.pause(&client, until, args.rate).await?;
+        say(&format!("{target} paused until {until}"))?;
+    }
+    if !args.offline {
+        say(&format!(
+            "{waiting} pods wait, {} of them go in a second if a controller of Sluice runs; else add --offline",
+            args.rate
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut released = Released::default();
+    let done = offline::release(&client, namespaces, (until, args.rate, &clock), &mut released).await;
+    // Also before an error: what was done is done.
+    let printed = say(&released.to_string());
+    done?;
+    printed?;
+    Ok(if released.left > 0 { ExitCode::from(LEFT) } else { ExitCode::SUCCESS })
+}
+
+/// Ends pauses, and prints which.
+///
+/// # Errors
+/// When the cluster cannot be read or written, or a right is missing.
+pub async fn resume(args: ResumeArgs) -> anyhow::Result<()> {
+    let (client, _) = args.cluster.connect().await?;
+    let targets = if args.scope.all {
+        target::paused(&client).await?
+    } else {
+        args.scope.namespaces.into_iter().map(Target::Namespace).collect()
+    };
+    if targets.is_empty() {
+        say("nothing is paused")?;
+    }
+    for target in targets {
+        target.resume(&client).await?;
+        say(&format!("{target} not paused any more: pods wait for quota"))?;
+    }
+    Ok(())
+}
+
+fn say(line: &str) -> io::Result<()> {
+    writeln!(io::stdout(), "{line}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_lasts_longer_than_nothing_and_a_day_at_most() {
+        for (text, seconds) in [("30m", 1_800), ("2h", 7_200), ("1h30m", 5_400), ("24h", 86_400)] {
+            assert_eq!(duration(text).map(|lasts| lasts.as_secs()), Ok(seconds), "{text}");
+        }
+        for wrong in ["", "0s", "-1h", "2", "25h", "1d", "soon"] {
+            assert!(duration(wrong).unwrap_err().contains("at most 24h"), "{wrong}");
+        }
+    }
+}

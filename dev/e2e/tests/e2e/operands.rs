@@ -1,0 +1,149 @@
+//! What the operator makes it keeps: it puts back what others change, writes nothing when nothing differs, and answers who
+//! insists ever more slowly.
+
+use std::time::Duration;
+
+use http::Method;
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_e2e::call::{JSON, MERGE, call, get};
+use sluice_testbed::{Bed, BedOptions, wait};
+
+use crate::context::SOON;
+use crate::operator_cr::{
+    AAQS, DRIFT, created, deployment_path, installed, patch, until_condition, until_rolled, until_told,
+    writes_since,
+};
+
+/// So long nothing is written.
+const QUIET: Duration = Duration::from_secs(120);
+/// So long another client insists, and how often it looks.
+const FIGHT: Duration = Duration::from_secs(40);
+const INSISTS: Duration = Duration::from_millis(200);
+
+fn path(group: &str, resource: &str, name: &str) -> String {
+    format!("/{group}/namespaces/{}/{resource}/{name}", names::INSTALL_NAMESPACE)
+}
+
+/// Waits until the object is there and as `is` says.
+async fn until(client: &Client, path: &str, deadline: Duration, what: &str, is: impl Fn(&Value) -> bool) {
+    let seen = || async {
+        let answer = get(client, path).await.ok().filter(sluice_e2e::call::Response::is_ok)?;
+        is(&answer.body).then_some(())
+    };
+    wait::eventually(deadline, seen, &format!("{path}: {what}")).await.unwrap();
+}
+
+/// Changes what is at `pointer` of the object, and waits until it is back.
+async fn put_back(client: &Client, path: &str, pointer: &str, change: &Value) {
+    let before = get(client, path).await.unwrap().body;
+    let wanted = before.pointer(pointer).unwrap();
+    patch(client, path, change).await;
+    until(client, path, DRIFT, pointer, |object| object.pointer(pointer) == Some(wanted)).await;
+}
+
+/// Deletes the object, and waits until there is another one.
+async fn made_again(client: &Client, path: &str) {
+    let uid = get(client, path).await.unwrap().body["metadata"]["uid"].clone();
+    let answer =
+        call(client, Method::DELETE, path, JSON, &json!({ "propagationPolicy": "Background" })).await;
+    assert!(answer.unwrap().is_ok());
+    until(client, path, DRIFT, "made again", |object| object["metadata"]["uid"] != uid).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drift_is_put_back() {
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    let _running = installed(&bed).await;
+    let client = bed.admin().unwrap();
+    let (webhook, controller) = (deployment_path(names::WEBHOOK), deployment_path(names::CONTROLLER));
+    let service = path("api/v1", "services", names::WEBHOOK);
+    let policy = path("apis/networking.k8s.io/v1", "networkpolicies", names::WEBHOOK);
+    let budget = path("apis/policy/v1", "poddisruptionbudgets", names::WEBHOOK);
+    let schema = format!("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/{}", names::FLOW);
+    for object in [&webhook, &controller, &service, &policy, &budget, &schema] {
+        let is_ours = |object: &Value| object["metadata"]["ownerReferences"][0]["name"] == names::OPERATOR;
+        until(&client, object, SOON, "made", is_ours).await;
+    }
+    let foreign = json!({ "metadata": { "labels": { "team": "a" }, "annotations": { "note": "b" } } });
+    for object in [&webhook, &service] {
+        patch(&client, object, &foreign).await;
+    }
+    // As `kubectl scale` does it.
+    patch(&client, &format!("{webhook}/scale"), &json!({ "spec": { "replicas": 0 } })).await;
+    until(&client, &webhook, DRIFT, "replicas", |object| object["spec"]["replicas"] == 2).await;
+    put_back(&client, &service, "/spec/selector", &json!({ "spec": { "selector": { "app": "theirs" } } }))
+        .await;
+    put_back(&client, &policy, "/spec/ingress", &json!({ "spec": { "ingress": [] } })).await;
+    let exempt = json!({ "spec": { "priorityLevelConfiguration": { "name": "exempt" } } });
+    put_back(&client, &schema, "/spec/priorityLevelConfiguration", &exempt).await;
+    made_again(&client, &budget).await;
+    made_again(&client, &controller).await;
+    for object in [&webhook, &service] {
+        let metadata = get(&client, object).await.unwrap().body["metadata"].clone();
+        assert_eq!(
+            (&metadata["labels"]["team"], &metadata["annotations"]["note"]),
+            (&json!("a"), &json!("b"))
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_written_in_quiet_minutes() {
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    let _running = installed(&bed).await;
+    let client = bed.admin().unwrap();
+    created(&client, AAQS, "AAQ", names::AAQ_NAME).await;
+    until_condition(&bed, "aaq/aaq", "Available").await;
+    until_rolled(&bed).await;
+    until_condition(&bed, "aaq/aaq", "Progressing=False").await;
+    let from = Timestamp::now();
+    tokio::time::sleep(QUIET).await;
+    assert_eq!(writes_since(&bed, from).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fight_is_told_and_slowed_down() {
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    let _running = installed(&bed).await;
+    let client = bed.admin().unwrap();
+    created(&client, AAQS, "AAQ", names::AAQ_NAME).await;
+    until_condition(&bed, "aaq/aaq", "Available").await;
+    let service = path("api/v1", "services", names::METRICS_SERVICE);
+    let selector = get(&client, &service).await.unwrap().body["spec"]["selector"].clone();
+    let from = Timestamp::now();
+    let insisting = async {
+        let theirs = json!({ "spec": { "selector": { "app": "theirs" } } });
+        let mut tick = tokio::time::interval(INSISTS);
+        loop {
+            tick.tick().await;
+            if get(&client, &service).await.unwrap().body["spec"]["selector"] == selector {
+                let path = format!("{service}?fieldManager=fighter");
+                assert!(call(&client, Method::PATCH, &path, MERGE, &theirs).await.unwrap().is_ok());
+            }
+        }
+    };
+    let _ = tokio::time::timeout(FIGHT, insisting).await;
+    let answers = writes_since(&bed, from).await;
+    let answers =
+        answers.iter().filter(|write| write.ends_with(&format!(" services {}", names::METRICS_SERVICE)));
+    let count = answers.count();
+    // Three at once, then after 2, 4, 8, 16 seconds and so on.
+    assert!((4..=8).contains(&count), "{count} answers");
+    let aaq = format!("{AAQS}/{}", names::AAQ_NAME);
+    until_told(&client, &aaq, "Deployed", (names::DEGRADED, "True", names::OBJECT_CONTESTED)).await;
+    let said = get(&client, &aaq).await.unwrap().body["status"]["conditions"].to_string();
+    assert!(said.contains("Service sluice-metrics: fighter changes it"), "{said}");
+    let events = format!("/apis/events.k8s.io/v1/namespaces/{}/events", names::INSTALL_NAMESPACE);
+    let told = || async {
+        let all = get(&client, &events).await.ok()?.body["items"].as_array()?.clone();
+        let is_it = |event: &&Value| event["reason"] == names::OBJECT_CONTESTED;
+        let note = all.iter().find(is_it)?["note"].as_str()?.to_owned();
+        note.contains("fighter").then_some(())
+    };
+    wait::eventually(SOON, told, "an event about the fight").await.unwrap();
+    // The pause after the last answer is half a minute at most.
+    until(&client, &service, SOON, "put back", |object| object["spec"]["selector"] == selector).await;
+}

@@ -1,0 +1,297 @@
+//! Sluice is upgraded from the version before, and taken back, while pods are created in namespaces that an AAQ of the
+//! user's own selects, pods grow, and a machine migrates.
+//!
+//! `SLUICE_OTHER_BINARY` names the program of the version before. Without one it is this version, with what an upgrade
+//! changes: a CRD without its last column, and policies that say something else.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use http::Method;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_e2e::audit::assert_none_rejected;
+use sluice_e2e::call::{JSON, call, get, post};
+use sluice_e2e::objects::{self, is_held};
+use sluice_e2e::service::Service;
+use sluice_e2e::tenant::{self, SOON, Tenant};
+use sluice_e2e::traffic::{Load, Traffic, migrations};
+use sluice_e2e::{Controller, Installation, Setup, Webhook, build};
+use sluice_testbed::{Bed, ports, wait};
+
+const OTHER: &str = "SLUICE_OTHER_BINARY";
+/// 50 a second.
+const LOAD: Load = Load { every: Duration::from_millis(20), limit: 150, life: Duration::from_secs(1) };
+const MIGRATIONS: usize = 5;
+/// Namespaces with this label are those that the AAQ selects.
+const SELECTED: (&str, &str) = ("team", "versions");
+const POLICIES: [&str; 2] = [names::GUARD_POLICY, names::GATED_POLICY];
+/// What policies of the version before say more.
+const BEFORE: &str = " (the version before)";
+
+/// What a version is made of.
+struct Version {
+    name: &'static str,
+    program: Option<PathBuf>,
+    objects: Vec<Value>,
+}
+
+impl Version {
+    /// As its program prints it, but for the Deployments, whose processes run beside the cluster.
+    fn of(name: &'static str, program: Option<PathBuf>) -> Self {
+        let path = program.clone().unwrap_or_else(|| build::sluice().unwrap());
+        let output = Command::new(path).args(["render", "--only", "crds,install"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        objects.retain(|object| !object.is_null() && object["kind"] != "Deployment");
+        Self { name, program, objects }
+    }
+
+    fn now() -> Self {
+        Self::of("2.0.0", None)
+    }
+
+    fn before() -> Self {
+        let program = std::env::var_os(OTHER).map(PathBuf::from);
+        let is_other = program.is_some();
+        let mut version = Self::of("1.0.0", program);
+        let columns = |crd: &mut Value| {
+            let columns = crd.pointer_mut("/spec/versions/0/additionalPrinterColumns");
+            columns.and_then(Value::as_array_mut).and_then(Vec::pop);
+        };
+        if !is_other {
+            version
+                .objects
+                .iter_mut()
+                .filter(|object| object["kind"] == "CustomResourceDefinition")
+                .for_each(columns);
+        }
+        version
+    }
+
+    fn operator_args(&self) -> [String; 1] {
+        [format!("--reported-version={}", self.name)]
+    }
+}
+
+/// Sluice on a bed, behind a Service.
+struct Cluster<'b> {
+    bed: &'b Bed,
+    installation: Installation<'b>,
+    service: Service,
+    controller: Controller,
+    webhook: Webhook,
+}
+
+impl<'b> Cluster<'b> {
+    async fn start(bed: &'b Bed, version: &Version) -> Self {
+        let [argument] = version.operator_args();
+        let setup =
+            Setup { program: version.program.clone(), operator_args: vec![argument], ..Setup::default() };
+        let installation = Installation::apply(bed, setup).await.unwrap();
+        bed.apply_objects(version.objects.clone()).await.unwrap();
+        let controller = installation.controller().await.unwrap();
+        let (webhook, port) = webhook(bed, &installation).await;
+        let service = Service::start(&installation.webhook_address(), port).await.unwrap();
+        installation.until_gating().await.unwrap();
+        installation.until_guarded().await.unwrap();
+        webhook.until_proven().await.unwrap();
+        Self { bed, installation, service, controller, webhook }
+    }
+
+    /// As a manifest that is applied and the rollouts that come of it: each process is replaced by one that is ready.
+    async fn become_version(&mut self, version: &Version) {
+        self.bed.apply_objects(version.objects.clone()).await.unwrap();
+        let arguments = version.operator_args();
+        self.installation.follow_with(version.program.clone(), &arguments.each_ref().map(String::as_str));
+        let operator = self.installation.operator().unwrap();
+        operator.terminate();
+        operator.wait().await;
+        self.installation.start_operator().await.unwrap();
+
+        let (webhook, port) = webhook(self.bed, &self.installation).await;
+        webhook.until_proven().await.unwrap();
+        self.service.hand_on_to(port);
+        let old = std::mem::replace(&mut self.webhook, webhook);
+        old.program.terminate();
+        old.program.wait().await;
+
+        let controller = self.installation.controller().await.unwrap();
+        let old = std::mem::replace(&mut self.controller, controller);
+        old.program.terminate();
+        old.program.wait().await;
+    }
+
+    /// How often the Lease of the controller has changed its holder.
+    async fn leaders(&self) -> i32 {
+        let leases: Api<Lease> = Api::namespaced(self.bed.admin().unwrap(), names::INSTALL_NAMESPACE);
+        leases
+            .get(names::LEASE)
+            .await
+            .unwrap()
+            .spec
+            .and_then(|spec| spec.lease_transitions)
+            .unwrap_or_default()
+    }
+}
+
+/// A webhook behind the Service, and its port.
+async fn webhook(bed: &Bed, installation: &Installation<'_>) -> (Webhook, u16) {
+    let identity = bed.service_account(names::INSTALL_NAMESPACE, names::WEBHOOK).await.unwrap();
+    let port = ports::free().unwrap();
+    (installation.webhook_with(identity.kubeconfig(), port, &[]).await.unwrap(), port)
+}
+
+fn policy(name: &str) -> String {
+    format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}")
+}
+
+/// Policies as an operator of the version before has left them.
+async fn write_as_before(client: &Client) {
+    for name in POLICIES {
+        let written = || async {
+            let mut live = get(client, &policy(name)).await.ok()?.body;
+            live["metadata"]["annotations"][names::WRITER_VERSION_ANNOTATION] = json!("1.0.0");
+            for validation in live["spec"]["validations"].as_array_mut()? {
+                if let Some(said) = validation["message"].as_str().map(|said| format!("{said}{BEFORE}")) {
+                    validation["message"] = json!(said);
+                }
+            }
+            call(client, Method::PUT, &policy(name), JSON, &live).await.ok().filter(|answer| answer.is_ok())
+        };
+        wait::eventually(SOON, written, "a policy of the version before").await.unwrap();
+    }
+}
+
+/// Waits until the operator has made them its own.
+async fn until_of_this_version(client: &Client) {
+    let replaced = || async {
+        for name in POLICIES {
+            let live = get(client, &policy(name)).await.ok()?.body;
+            (!live["spec"].to_string().contains(BEFORE)).then_some(())?;
+        }
+        Some(())
+    };
+    wait::eventually(SOON, replaced, "the policies of this version").await.unwrap();
+}
+
+/// An AAQ that selects other namespaces than the default does; returns when their pods are gated.
+async fn select(bed: &Bed, client: &Client) {
+    let (key, value) = SELECTED;
+    let aaq = json!({
+        "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME },
+        "spec": { "namespaceSelector": { "matchLabels": { key: value } } },
+    });
+    let path = format!("/apis/{}/{}", names::API_VERSION, names::AAQS);
+    let created = || async { post(client, &path, &aaq).await.ok().filter(|answer| answer.is_ok()) };
+    wait::eventually(SOON, created, "the AAQ to be created").await.unwrap();
+    let probe = bed.namespace("probe", &[SELECTED]).await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &probe.name);
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let gated = || async {
+        let created = pods.create(&dry, &objects::pod("probe", &[])).await.ok()?;
+        is_held(&created).then_some(())
+    };
+    wait::eventually(SOON, gated, "pods of selected namespaces to be gated").await.unwrap();
+}
+
+/// A pod that grows within its quota and shrinks again, until `over`; how often it was done. Undecided answers are tried
+/// again, as clients do; a refusal is a fault.
+async fn resizes(bed: &Bed, over: &AtomicBool) -> usize {
+    let namespace = bed.namespace("grows", &[SELECTED]).await.unwrap();
+    let client = bed.admin().unwrap();
+    let quota = objects::quota("compute", &[("requests.cpu", "200m")]);
+    objects::create(&client, &namespace.name, &quota).await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace.name);
+    let pod = objects::pod_without_node("grows", &[("cpu", "100m")]);
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    wait::wait_for(&pods, "grows", SOON, "the pod to be released", |pod| {
+        pod.is_some_and(|pod| !is_held(pod))
+    })
+    .await
+    .unwrap();
+    let (mut count, mut ticks) = (0, tokio::time::interval(Duration::from_millis(200)));
+    while !over.load(SeqCst) {
+        ticks.tick().await;
+        let cpu = if count % 2 == 0 { "200m" } else { "100m" };
+        let resized = || async {
+            let requests = json!({ "name": "main", "resources": { "requests": { "cpu": cpu } } });
+            let patch = Patch::Strategic(json!({ "spec": { "containers": [requests] } }));
+            match pods.patch_subresource("resize", "grows", &PatchParams::default(), &patch).await {
+                Ok(_) => Some(()),
+                Err(kube::Error::Api(status)) => {
+                    assert!(!status.message.contains("exceeded quota"), "refused: {}", status.message);
+                    None
+                }
+                Err(_) => None,
+            }
+        };
+        wait::eventually(SOON, resized, "a resize").await.unwrap();
+        count += 1;
+    }
+    count
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_and_its_undoing_open_no_gate_and_refuse_nothing() {
+    let bed = tenant::own().await;
+    let client = bed.admin().unwrap();
+    let (before, now) = (Version::before(), Version::now());
+    let mut cluster = Cluster::start(&bed, &before).await;
+    select(&bed, &client).await;
+
+    let tenant = Tenant::with(&bed, "moves", &[SELECTED]).await;
+    let vm = tenant.vm("web").await;
+    tenant.full_quota("full", &["requests.memory"]).await;
+    tenant.unlimited().await;
+    let namespace = bed.namespace("created", &[SELECTED]).await.unwrap();
+    let traffic = Traffic::start(bed.admin_identity(), &namespace.name, LOAD).await;
+
+    let (over, migrated) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let changing = async {
+        let leaders = [cluster.leaders().await];
+        write_as_before_and_upgrade(&mut cluster, &client, &now).await;
+        let leaders = [leaders[0], cluster.leaders().await];
+        cluster.become_version(&before).await;
+        let leaders = [leaders[0], leaders[1], cluster.leaders().await];
+        let enough = || async { (migrated.load(SeqCst) >= MIGRATIONS).then_some(()) };
+        wait::eventually(4 * SOON, enough, "five migrations").await.unwrap();
+        over.store(true, SeqCst);
+        leaders
+    };
+    let (leaders, (), resized) =
+        tokio::join!(changing, migrations(&vm, &migrated, &over), resizes(&bed, &over));
+    let outcome = traffic.end().await;
+    println!(
+        "{} pods, at most {} of {} at a time, releases paused for {:?}; {} migrations, {resized} resizes; \
+         changes of leader: {} and {}",
+        outcome.created,
+        outcome.most,
+        LOAD.limit,
+        outcome.pause,
+        migrated.load(SeqCst),
+        leaders[1] - leaders[0],
+        leaders[2] - leaders[1],
+    );
+    outcome.assert_right(LOAD);
+    assert_none_rejected(&tenant).await;
+    assert!(resized > 0);
+    assert!(leaders[1] - leaders[0] <= 1 && leaders[2] - leaders[1] <= 1, "{leaders:?}");
+}
+
+async fn write_as_before_and_upgrade(cluster: &mut Cluster<'_>, client: &Client, now: &Version) {
+    // An operator that runs would put them right at once.
+    let operator = cluster.installation.operator().unwrap();
+    operator.terminate();
+    operator.wait().await;
+    write_as_before(client).await;
+    cluster.become_version(now).await;
+    until_of_this_version(client).await;
+}
