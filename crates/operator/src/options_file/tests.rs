@@ -99,7 +99,7 @@ fn an_image_is_put_together() {
 fn what_cannot_be_is_refused_with_its_field_and_a_remedy() {
     for (text, field, remedy) in [
         ("replica: 3", "replica", "correct the file"),
-        ("replicas: many", "many", "correct the file"),
+        ("replicas: many", "line 1 column 11", "correct the file"),
         ("replicas: 0", "replicas", "from 1 to 9"),
         ("image: {tga: a}", "tga", "correct the file"),
         ("image: {repository: 'slu ice'}", "image", "registry/path:tag"),

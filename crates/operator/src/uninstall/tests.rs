@@ -225,14 +225,15 @@ fn what_was_applied_stays_with_those_who_applied_it() {
     let mut seen = full();
     finish(&mut seen, &Wish { keep_objects: true, ..Wish::default() });
     let kept: BTreeSet<_> = seen.parts.iter().map(|(part, _)| part.object.kind.kind.as_str()).collect();
-    for gone in
-        ["Secret", "Lease", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "FlowSchema", "Service"]
-    {
+    for gone in ["Lease", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "FlowSchema", "Service"] {
         assert!(!kept.contains(gone), "{gone}");
     }
     for stays in ["Deployment", "ClusterRole", "ServiceAccount", "NetworkPolicy", "Namespace"] {
         assert!(kept.contains(stays), "{stays}");
     }
+    // The token of the account for Prometheus is applied.
+    let secrets = seen.parts.iter().filter(|(part, _)| part.object.kind.kind == "Secret");
+    assert_eq!(secrets.map(|(part, _)| part.object.name.as_str()).collect::<Vec<_>>(), ["sluice-scraper"]);
     let deployments = seen.parts.iter().filter(|(part, _)| part.object.kind.kind == "Deployment");
     let deployments: Vec<_> =
         deployments.map(|(part, found)| (part.object.name.as_str(), found.replicas)).collect();

@@ -58,6 +58,8 @@ fn what_the_operator_has_made_is_what_gates_and_the_two_workloads() {
     assert_eq!(
         objects,
         [
+            "ResourceQuota sluice-headroom-proof",
+            "Service sluice-metrics",
             "Service sluice-webhook",
             "Deployment sluice-controller",
             "Deployment sluice-webhook",
@@ -65,6 +67,8 @@ fn what_the_operator_has_made_is_what_gates_and_the_two_workloads() {
             "NetworkPolicy sluice-webhook",
             "PodDisruptionBudget sluice-controller",
             "PodDisruptionBudget sluice-webhook",
+            "FlowSchema sluice",
+            "PriorityLevelConfiguration sluice",
         ]
     );
 }
@@ -76,9 +80,20 @@ fn the_operator_is_granted_what_it_needs_to_remove_what_it_has_made() {
         let options = InstallOptions { installation, ..InstallOptions::default() };
         let needed = rights(&plan(&made(), &Wish { keep_operator: true, ..Wish::default() }), HOME);
         let objects = install_objects(&options);
+        let is_bound = |name: &Value, kind: &Value| {
+            objects.iter().any(|binding| {
+                binding["roleRef"]["name"] == *name
+                    && binding["roleRef"]["kind"] == *kind
+                    && binding["subjects"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .any(|one| one["name"] == names::OPERATOR)
+            })
+        };
+        let is_of_operator = |role: &Value| is_bound(&role["metadata"]["name"], &role["kind"]);
         let rules = |kind: &str| -> Vec<Value> {
-            let is_it =
-                |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == names::OPERATOR;
+            let is_it = |object: &&Value| object["kind"] == kind && is_of_operator(object);
             objects.iter().filter(is_it).flat_map(|role| role["rules"].as_array().unwrap().clone()).collect()
         };
         let (cluster, home) = (rules("ClusterRole"), rules("Role"));
