@@ -148,9 +148,6 @@ pub const OPERATOR_AT_HOME: &[&str] = &[
     "create :services",
     "watch :resourcequotas",
     "create :resourcequotas",
-    "create events.k8s.io:events",
-    "get events.k8s.io:events",
-    "patch events.k8s.io:events",
 ];
 
 /// OpenShift's kind, which this cluster does not have, and its owner.

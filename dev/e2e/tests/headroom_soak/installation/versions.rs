@@ -17,7 +17,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::audit::assert_none_rejected;
-use sluice_e2e::call::{JSON, call, get, post};
+use sluice_e2e::call::{APPLY, JSON, call, get};
 use sluice_e2e::objects::{self, is_held};
 use sluice_e2e::service::Service;
 use sluice_e2e::tenant::{self, SOON, Tenant};
@@ -189,8 +189,12 @@ async fn select(bed: &Bed, client: &Client) {
         "apiVersion": names::API_VERSION, "kind": "AAQ", "metadata": { "name": names::AAQ_NAME },
         "spec": { "namespaceSelector": { "matchLabels": { key: value } } },
     });
-    let path = format!("/apis/{}/{}", names::API_VERSION, names::AAQS);
-    let created = || async { post(client, &path, &aaq).await.ok().filter(|answer| answer.is_ok()) };
+    // The operator of this version makes one of this name, too.
+    let path = format!("/apis/{}/{}/{}", names::API_VERSION, names::AAQS, names::AAQ_NAME);
+    let path = format!("{path}?fieldManager=test&force=true");
+    let created = || async {
+        call(client, Method::PATCH, &path, APPLY, &aaq).await.ok().filter(sluice_e2e::call::Response::is_ok)
+    };
     wait::eventually(SOON, created, "the AAQ to be created").await.unwrap();
     let probe = bed.namespace("probe", &[SELECTED]).await.unwrap();
     let pods: Api<Pod> = Api::namespaced(client.clone(), &probe.name);
