@@ -201,7 +201,7 @@ fn a_vm_whose_pod_is_being_let_go_by_a_predecessor_is_not_plugged_in_for_nothing
         world.server.create_pod("p0", 3 * size - 1, 0);
         world.go_on(&Move::Vm(VmMove::Start(4, 2)));
         world.go_on(&Move::Vm(VmMove::Pod(4, false, Admitted::Gated)));
-        for _ in 0..10 {
+        for _ in 0..40 {
             world.deliver_to(0);
             world.plan();
             let is_release = |request: &Request| matches!(request.action, Action::Release(_));
