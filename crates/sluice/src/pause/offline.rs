@@ -154,6 +154,10 @@ mod tests {
         };
         assert_eq!(told(0, None), "released 2 pods; none waits. New pods wait again: run it again for them");
         assert_eq!(told(1, None), "released 2 pods; 1 wait still: the pause is over");
+        let unpaused =
+            BTreeMap::from([("a".to_owned(), RequestError::Rights("patch namespaces".to_owned()))]);
+        let some = Released { pods: 2, left: 1, why: None, unpaused }.to_string();
+        assert_eq!(some, "released 2 pods; 1 wait still: not every namespace could be paused");
         let refused = told(1, Some("pod a/b: denied"));
         assert!(refused.starts_with("released 2 pods; 1 wait still: pod a/b: denied. If"), "{refused}");
         assert!(refused.contains("sluice-guard") && refused.contains("aaq-validator"), "{refused}");
