@@ -155,6 +155,8 @@ pub(crate) fn of_vmi<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
 struct PauseAnnotations {
     #[serde(rename = "quota.sluice.dev/paused")]
     until: Option<String>,
+    #[serde(rename = "quota.sluice.dev/paused-since")]
+    since: Option<String>,
     #[serde(rename = "quota.sluice.dev/pause-rate")]
     rate: Option<String>,
 }
@@ -163,8 +165,12 @@ struct PauseAnnotations {
 pub(crate) fn of_aaq<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let (meta, (_, annotations, _, _)) =
         Meta::<IgnoredAny, PauseAnnotations>::deserialize(deserializer)?.split();
-    let pairs = annotations.map(|PauseAnnotations { until, rate }| {
-        [(names::PAUSED_ANNOTATION, until), (names::PAUSE_RATE_ANNOTATION, rate)]
+    let pairs = annotations.map(|PauseAnnotations { until, since, rate }| {
+        [
+            (names::PAUSED_ANNOTATION, until),
+            (names::PAUSED_SINCE_ANNOTATION, since),
+            (names::PAUSE_RATE_ANNOTATION, rate),
+        ]
     });
     let known = pairs.into_iter().flatten().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     let annotations: BTreeMap<_, _> = known.collect();
@@ -289,6 +295,8 @@ mod tests {
         assert_eq!(of_migration(&object).unwrap().annotations, None);
         let paused = json!({ "annotations": { "note": "x", names::PAUSED_ANNOTATION: "noon" } });
         assert_eq!(of_aaq(paused).unwrap().annotations, map(names::PAUSED_ANNOTATION, "noon"));
+        let begun = json!({ "annotations": { names::PAUSED_SINCE_ANNOTATION: "noon" } });
+        assert_eq!(of_aaq(begun).unwrap().annotations, map(names::PAUSED_SINCE_ANNOTATION, "noon"));
         assert_eq!(of_aaq(&object).unwrap().annotations, None);
         let owned = owned(&object).unwrap();
         assert_eq!(owned.annotations, map(names::OWN_OPT_OUT, "true"));

@@ -32,6 +32,13 @@ pub enum RequestError {
     Rights(String),
 }
 
+impl RequestError {
+    /// Whether there is no such object.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Failed { source, .. } if classify(source) == Failure::NotFound)
+    }
+}
+
 /// Makes an error of `verb` on `object`, which is of this resource.
 pub fn failed(
     verb: &'static str,

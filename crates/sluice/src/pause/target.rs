@@ -9,7 +9,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sluice_api::{AAQ, names};
+use sluice_api::{AAQ, names, read_pause};
 
 use crate::requests::{RequestError, failed, patiently};
 
@@ -23,6 +23,15 @@ pub(super) enum Target {
     Namespace(String),
     /// The `AAQ` of this name, for all namespaces.
     All(String),
+}
+
+/// What is annotated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    pub since: Timestamp,
+    pub until: Timestamp,
+    /// So many pods in a second.
+    pub rate: u32,
 }
 
 /// There is no `AAQ`.
@@ -42,17 +51,17 @@ impl Display for Target {
 }
 
 impl Target {
-    pub(super) async fn pause(
-        &self,
-        client: &Client,
-        until: Timestamp,
-        rate: u32,
-    ) -> Result<(), RequestError> {
-        self.annotate(client, &annotations(Some((until, rate)))).await
+    pub(super) async fn pause(&self, client: &Client, order: Order) -> Result<(), RequestError> {
+        self.annotate(client, &annotations(Some(order))).await
     }
 
-    pub(super) async fn resume(&self, client: &Client) -> Result<(), RequestError> {
-        self.annotate(client, &annotations(None)).await
+    /// Returns whether it is there.
+    pub(super) async fn resume(&self, client: &Client) -> Result<bool, RequestError> {
+        match self.annotate(client, &annotations(None)).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     async fn annotate(&self, client: &Client, patch: &Value) -> Result<(), RequestError> {
@@ -84,19 +93,33 @@ where
 }
 
 /// A merge patch; `None`: without a pause.
-fn annotations(pause: Option<(Timestamp, u32)>) -> Value {
-    let (until, rate) = pause.map(|(until, rate)| (until.to_string(), rate.to_string())).unzip();
+fn annotations(pause: Option<Order>) -> Value {
     json!({ "metadata": { "annotations": {
-        names::PAUSED_ANNOTATION: until,
-        names::PAUSE_RATE_ANNOTATION: rate,
+        names::PAUSED_ANNOTATION: pause.map(|order| order.until.to_string()),
+        names::PAUSED_SINCE_ANNOTATION: pause.map(|order| order.since.to_string()),
+        names::PAUSE_RATE_ANNOTATION: pause.map(|order| order.rate.to_string()),
     } } })
 }
 
 /// The `AAQ` that counts: the oldest one.
 pub(super) async fn configuration(client: &Client) -> anyhow::Result<Target> {
+    Ok(Target::All(oldest(client).await?.ok_or(NoConfiguration)?.0))
+}
+
+/// The `AAQ` that counts, and the end of its pause, if that is in force.
+pub(super) async fn all_paused(
+    client: &Client,
+    now: Timestamp,
+) -> Result<Option<(Target, Timestamp)>, RequestError> {
+    let Some((name, about)) = oldest(client).await? else { return Ok(None) };
+    // One that cannot be read is none.
+    let pause = read_pause(Some(&about.annotations), now).unwrap_or_default();
+    Ok(pause.map(|pause| (Target::All(name), pause.until)))
+}
+
+async fn oldest(client: &Client) -> Result<Option<(String, About)>, RequestError> {
     let all = list::<AAQ>(client, &format!("{}.{}", names::AAQS, names::GROUP)).await?;
-    let oldest = all.into_iter().min_by_key(|(name, about)| (about.created, name.clone()));
-    Ok(Target::All(oldest.ok_or(NoConfiguration)?.0))
+    Ok(all.into_iter().min_by_key(|(name, about)| (about.created, name.clone())))
 }
 
 /// All that have the annotation of a pause, over or not.
@@ -104,14 +127,21 @@ pub(super) async fn paused(client: &Client) -> Result<Vec<Target>, RequestError>
     let aaqs = list::<AAQ>(client, &format!("{}.{}", names::AAQS, names::GROUP)).await?;
     let namespaces = list::<Namespace>(client, "namespaces").await?;
     let all = |found: BTreeMap<String, About>, of: fn(String) -> Target| {
-        found.into_iter().filter(|(_, about)| about.is_paused).map(move |(name, _)| of(name))
+        found.into_iter().filter(|(_, about)| about.is_paused()).map(move |(name, _)| of(name))
     };
     Ok(all(aaqs, Target::All).chain(all(namespaces, Target::Namespace)).collect())
 }
 
 struct About {
     created: Option<Timestamp>,
-    is_paused: bool,
+    annotations: BTreeMap<String, String>,
+}
+
+impl About {
+    fn is_paused(&self) -> bool {
+        let keys = [names::PAUSED_ANNOTATION, names::PAUSED_SINCE_ANNOTATION, names::PAUSE_RATE_ANNOTATION];
+        keys.iter().any(|key| self.annotations.contains_key(*key))
+    }
 }
 
 /// By name; none of a kind that does not exist.
@@ -131,10 +161,8 @@ where
         for object in list.items {
             let metadata = object.metadata;
             let annotations = metadata.annotations.unwrap_or_default();
-            let keys = [names::PAUSED_ANNOTATION, names::PAUSE_RATE_ANNOTATION];
-            let is_paused = keys.iter().any(|key| annotations.contains_key(*key));
             let created = metadata.creation_timestamp.map(|time| time.0);
-            all.insert(metadata.name.unwrap_or_default(), About { created, is_paused });
+            all.insert(metadata.name.unwrap_or_default(), About { created, annotations });
         }
         page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
         if page.continue_token.is_none() {
@@ -148,12 +176,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_annotations_come_and_go_together() {
+    fn all_annotations_come_and_go_together() {
         let until = Timestamp::from_second(1_767_225_600).unwrap();
-        let expected =
-            json!({ "quota.sluice.dev/paused": "2026-01-01T00:00:00Z", "quota.sluice.dev/pause-rate": "9" });
-        assert_eq!(annotations(Some((until, 9)))["metadata"]["annotations"], expected);
-        let expected = json!({ "quota.sluice.dev/paused": null, "quota.sluice.dev/pause-rate": null });
+        let since = Timestamp::from_second(1_767_222_000).unwrap();
+        let expected = json!({
+            "quota.sluice.dev/paused": "2026-01-01T00:00:00Z",
+            "quota.sluice.dev/paused-since": "2025-12-31T23:00:00Z",
+            "quota.sluice.dev/pause-rate": "9",
+        });
+        assert_eq!(annotations(Some(Order { since, until, rate: 9 }))["metadata"]["annotations"], expected);
+        let expected = json!({
+            "quota.sluice.dev/paused": null, "quota.sluice.dev/paused-since": null, "quota.sluice.dev/pause-rate": null,
+        });
         assert_eq!(annotations(None)["metadata"]["annotations"], expected);
     }
 }

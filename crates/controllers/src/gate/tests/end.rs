@@ -58,6 +58,24 @@ impl World {
         }
     }
 
+    /// Every quota holds again what it has no room for: no pause goes on after its end.
+    pub fn check_in_force(&mut self) {
+        let mut large = Vec::new();
+        for (namespace, _) in self.setting.namespaces {
+            let quotas = self.quotas_of(namespace).into_iter();
+            let Some(hard) = quotas.filter_map(|quota| self.server.hard(&quota)).max() else { continue };
+            let name = format!("{namespace}-large");
+            self.server.create_in(namespace, &name, hard + 50, 0);
+            large.push(key(Kind::Pod, namespace, &name));
+        }
+        assert!(!large.is_empty());
+        self.calm_down();
+        for pod in large {
+            assert!(self.server.get(&pod).is_some_and(is_gated), "{pod:?} went after all pauses");
+        }
+        self.check_end();
+    }
+
     fn quotas_of(&self, namespace: &str) -> Vec<Key> {
         let all = self.server.quotas().into_iter();
         all.filter(|quota| self.server.is_about(quota, namespace)).collect()
