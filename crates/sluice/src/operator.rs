@@ -120,7 +120,8 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let (withheld, why_withheld) = watch::channel(None);
     let reported = args.reported_version.as_deref();
     // What the operands are told is what is wanted: they ask API servers themselves.
-    let settings = InstallationSettings::new(wanted, args.allow_downgrade, reported);
+    let may_downgrade = args.allow_downgrade || wanted.allow_downgrade;
+    let settings = InstallationSettings::new(wanted, may_downgrade, reported);
     let configuration =
         admission_config::run(client.clone(), secrets, options, withheld, may_write(&token), cancel.clone());
     tasks.spawn("admission configuration", once_leading(leadership.clone(), cancel.clone(), configuration));

@@ -37,8 +37,14 @@ use observe::{Sources, World};
 /// signal: nothing tells that a server follows a policy whose selector alone has changed, so what refuses grows after it.
 const FOLLOWED: Duration = Duration::from_secs(2);
 
-/// A change of the selector and a rotation of the authorities write an object some times, and must not wait.
-const LIMITS: Limits = Limits { free: 20, first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+/// A change of the selector and a rotation of the authorities write an object some times, and must not wait. Pauses are short
+/// even in a fight: an object that is wrong gates no pods, or refuses them.
+const LIMITS: Limits = Limits {
+    free: 20,
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(5),
+    calm: Duration::from_secs(10),
+};
 
 /// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
 /// say where the installation is and how its webhook is reached; authorities and namespaces are found by watching.

@@ -48,6 +48,10 @@ use state::Troubles;
 /// Of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// So long a watch gets to show what was written. What it never shows is written again: another client may have deleted the
+/// object before.
+const UNSEEN: Duration = Duration::from_secs(30);
+
 /// What the loop works on.
 #[derive(Clone, Debug)]
 pub struct InstallationSettings {
@@ -122,8 +126,8 @@ struct Writer {
     client: Client,
     settings: InstallationSettings,
     events: Recorder,
-    /// By target, on what the last write rested.
-    rested_on: BTreeMap<Target, String>,
+    /// By target, on what the last write rested, and when that was.
+    rested_on: BTreeMap<Target, (String, Instant)>,
     /// By operand, why the API server did not take the last write.
     refused: BTreeMap<Target, String>,
     contests: Contests,
@@ -152,6 +156,7 @@ impl Writer {
         let mut again = self.write_all(plan.writes, may_write).await?;
         let troubles = Troubles {
             withheld: plan.withheld.into_iter().chain(world.withheld.clone()).collect(),
+            left: plan.left.into_iter().collect(),
             refused: self
                 .refused
                 .iter()
@@ -172,7 +177,8 @@ impl Writer {
         let (mut again, mut failed) = (None, false);
         for write in writes {
             // What was written is not seen yet.
-            if self.rested_on.get(&write.target) == Some(&write.rests_on) {
+            if let Some(due) = unseen_until(self.rested_on.get(&write.target), &write, Instant::now()) {
+                again = again.into_iter().chain([due]).min();
                 continue;
             }
             if let Some(due) = self.pace.held(&write.target, Instant::now()) {
@@ -220,7 +226,15 @@ impl Writer {
             }
         }
         self.refused.remove(&write.target);
-        self.rested_on.insert(write.target, write.rests_on);
+        self.rested_on.insert(write.target, (write.rests_on, Instant::now()));
         true
     }
+}
+
+/// Until when `write` is left out because the `last` one of its target rested on the same and may not be seen yet; `None` if
+/// it is to be sent.
+fn unseen_until(last: Option<&(String, Instant)>, write: &Write, now: Instant) -> Option<Instant> {
+    let (_, since) = last.filter(|(rested_on, _)| *rested_on == write.rests_on)?;
+    let due = *since + UNSEEN;
+    (now < due).then_some(due)
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ResourceQuota, Service};
@@ -23,6 +24,9 @@ use super::live::Live;
 use super::wire::{AaqWire, MtqWire, OperandWire, Order, Orders as _, PriorityClassWire};
 use crate::owner::{self, Owner};
 
+/// So long a kind is not called out of reach: an API server that has just started answers 403 until its caches are filled.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Everything that the plan depends on. What is missing here was not looked for yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct World {
@@ -34,6 +38,8 @@ pub(super) struct World {
     pub(super) priority_classes: Option<BTreeSet<String>>,
     /// Objects of the kinds of operands that have our labels.
     pub(super) operands: BTreeMap<Kind, Operands>,
+    /// Kinds of operands that could not be listed for a while, and why.
+    pub(super) unlisted: BTreeMap<Kind, String>,
     /// To what all of them belong.
     pub(super) owner: Owner,
     /// Why admission objects that are missing are not created.
@@ -242,7 +248,10 @@ impl Sources {
             }
             Event::InitDone => {
                 let listed = listed.take().unwrap_or_default();
-                self.change(|world| world.operands.entry(kind).or_default().replace(listed));
+                self.change(|world| {
+                    world.unlisted.remove(&kind);
+                    world.operands.entry(kind).or_default().replace(listed);
+                });
             }
             Event::Apply(object) => {
                 let (name, live) = (object.name_any(), Live::of(object));
@@ -253,9 +262,19 @@ impl Sources {
             }
         };
         let options = WatchOptions::default().labels(format!("{PART_OF}={}", names::APP));
+        let health = WatchHealth::new(kind.resource().plural);
+        let unlisted = async {
+            while tokio::time::timeout(PATIENCE, health.synced()).await.is_err() {
+                if let Err(why) = health.check() {
+                    self.change(|world| drop(world.unlisted.insert(kind, why)));
+                }
+            }
+        };
         // As above.
-        let _ =
-            watch_kind(api, options, sink, WatchHealth::new(kind.resource().plural), cancel.clone()).await;
+        let _ = tokio::join!(
+            watch_kind(api, options, sink, health.clone(), cancel.clone()),
+            cancel.run_until_cancelled(unlisted),
+        );
     }
 
     fn change(&self, change: impl FnOnce(&mut World)) {

@@ -24,6 +24,8 @@ pub(super) struct Troubles {
     pub(super) withheld: Vec<String>,
     /// The API server did not take a write.
     pub(super) refused: Vec<String>,
+    /// A newer operator has written what is there, and it is left.
+    pub(super) left: Vec<String>,
     /// Another client insists on something different.
     pub(super) contested: Vec<String>,
 }
@@ -68,7 +70,12 @@ impl Deployments {
     }
 
     fn is_complete(&self) -> bool {
-        self.down.is_empty() && self.short.is_empty() && self.rolling.is_empty()
+        self.down.is_empty() && self.short.is_empty() && self.rolling.is_empty() && self.is_own()
+    }
+
+    /// No part of it is of a newer version than the operator.
+    pub(super) fn is_own(&self) -> bool {
+        self.troubles.left.is_empty()
     }
 
     /// The phase of an installation whose version was last `observed`.
@@ -122,10 +129,11 @@ impl Deployments {
     /// Whether something is missing that was there, or wrong.
     pub(super) fn degraded(&self, gate: &Gate, is_first: bool) -> Said {
         let missing = [&self.down[..], &self.short].concat().join("; ");
-        let Troubles { withheld, refused, contested } = &self.troubles;
+        let Troubles { withheld, refused, left, contested } = &self.troubles;
         let (status, reason, message) = match gate {
             _ if !withheld.is_empty() => ("True", "ObjectsNotCreated", withheld.join("; ")),
             _ if !refused.is_empty() => ("True", "ObjectsNotWritten", refused.join("; ")),
+            _ if !left.is_empty() => ("True", "LeftToNewerVersion", left.join("; ")),
             _ if !contested.is_empty() => ("True", names::OBJECT_CONTESTED, contested.join("; ")),
             _ if !missing.is_empty() && !is_first => ("True", "DeploymentsNotReady", missing),
             Gate::Broken(reason, message) => ("True", reason.as_str(), message.clone()),
