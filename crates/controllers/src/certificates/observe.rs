@@ -12,7 +12,7 @@ use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio_util::sync::CancellationToken;
 
-/// So long Secrets are waited for before that is said. With the rights of an older manifest one may be out of reach for ever.
+/// So long Secrets are waited for before that is said. With the rights of an older manifest one may never be read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is known of an object.
