@@ -61,6 +61,15 @@ impl<K: Ord + Clone> Pace<K> {
         self.0.get(object).filter(|series| now <= series.end()).map(Series::due).filter(|due| *due > now)
     }
 
+    /// The objects of which more was written than follows at once, and when that counts no more.
+    pub(crate) fn exceeded(&self, now: Instant) -> impl Iterator<Item = (&K, Instant)> {
+        let is_exceeded = move |series: &Series| series.writes > series.limits.free && now <= series.end();
+        self.0
+            .iter()
+            .filter(move |(_, series)| is_exceeded(series))
+            .map(|(object, series)| (object, series.end()))
+    }
+
     /// When the writes so far count no more; `None` if they do not.
     pub(crate) fn forgotten(&self, object: &K, now: Instant) -> Option<Instant> {
         self.0.get(object).map(Series::end).filter(|end| now <= *end)
@@ -91,11 +100,14 @@ mod tests {
         }
         assert_eq!(pauses, [0, 0, 0, 0, 0, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
         assert!(pace.held(&object, now).is_some());
+        let fought_over: Vec<_> = pace.exceeded(now).collect();
+        assert_eq!(fought_over, [(&object, now + Duration::from_secs(360))]);
         assert_eq!(pace.held(&other, now), None, "another object");
         let calm = now + Duration::from_secs(361);
         assert_eq!((pace.held(&object, calm), pace.forgotten(&object, calm)), (None, None), "it was calm");
         pace.wrote(&object, LIMITS, calm);
         assert_eq!(pace.held(&object, calm), None, "a new case");
+        assert_eq!(pace.exceeded(calm).count(), 0);
     }
 
     /// What matters within seconds is put back at once however often that was so.

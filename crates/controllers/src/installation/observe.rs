@@ -23,6 +23,7 @@ use super::kind::{Kind, Operand};
 use super::live::Live;
 use super::wire::{AaqWire, MtqWire, OperandWire, Order, Orders as _, PriorityClassWire};
 use crate::owner::{self, Owner};
+use crate::troubles::AdmissionTroubles;
 
 /// So long a kind is not called out of reach: an API server that has just started answers 403 until its caches are filled.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,8 +43,8 @@ pub(super) struct World {
     pub(super) unlisted: BTreeMap<Kind, String>,
     /// To what all of them belong.
     pub(super) owner: Owner,
-    /// Why admission objects that are missing are not created.
-    pub(super) withheld: Option<String>,
+    /// What is wrong with admission objects.
+    pub(super) admission: AdmissionTroubles,
     /// By which the Deployments are named.
     pub(super) naming: Naming,
 }
@@ -128,7 +129,7 @@ fn oldest(orders: Option<&BTreeMap<String, Order>>) -> Option<&Order> {
 pub(super) struct Sources {
     client: Client,
     namespace: String,
-    withheld: watch::Receiver<Option<String>>,
+    admission: watch::Receiver<AdmissionTroubles>,
     seen: watch::Sender<World>,
 }
 
@@ -136,10 +137,10 @@ impl Sources {
     pub(super) fn new(
         client: Client,
         namespace: &str,
-        withheld: watch::Receiver<Option<String>>,
+        admission: watch::Receiver<AdmissionTroubles>,
         seen: watch::Sender<World>,
     ) -> Self {
-        Self { client, namespace: namespace.to_owned(), withheld, seen }
+        Self { client, namespace: namespace.to_owned(), admission, seen }
     }
 
     /// Follows all of it until `cancel`.
@@ -175,17 +176,17 @@ impl Sources {
             ),
             self.follow_kind::<Service>(Kind::Service, Api::namespaced(client(), namespace), &cancel),
             owner::follow(client(), &cancel, |owner| self.change(|world| world.owner = owner)),
-            cancel.run_until_cancelled(self.follow_withheld()),
+            cancel.run_until_cancelled(self.follow_admission()),
         );
     }
 
     /// Until the loop that keeps admission objects ends.
-    async fn follow_withheld(&self) {
-        let mut told = self.withheld.clone();
+    async fn follow_admission(&self) {
+        let mut told = self.admission.clone();
         told.mark_changed();
         while told.changed().await.is_ok() {
-            let why = told.borrow_and_update().clone();
-            self.change(|world| world.withheld = why);
+            let troubles = told.borrow_and_update().clone();
+            self.change(|world| world.admission = troubles);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use sluice_api::{AaqPhase, names};
 
+use super::kind::Kind;
 use super::live::Live;
 use super::observe::World;
 use crate::aaq_conditions::Said;
@@ -47,7 +48,14 @@ impl Deployments {
     pub(super) fn of(world: &World, troubles: &Troubles) -> Option<Self> {
         let mut deployments = Self { troubles: troubles.clone(), ..Self::default() };
         for name in world.deployment_names() {
-            deployments.look_at(name, world.deployment(name)?);
+            match world.deployment(name) {
+                Some(is) => deployments.look_at(name, is),
+                // Why is among the troubles.
+                None if world.unlisted.contains_key(&Kind::Deployment) => {
+                    deployments.down.push(format!("Deployment {name} cannot be seen"));
+                }
+                None => return None,
+            }
         }
         Some(deployments)
     }

@@ -177,6 +177,14 @@ fn what_was_not_looked_for_is_not_spoken_of() {
         forget(&mut world);
         assert_eq!(writes(&world, 1), []);
     }
+    let mut unlisted = known;
+    unlisted.operands.remove(&Kind::Deployment);
+    unlisted.unlisted.insert(Kind::Deployment, "403".to_owned());
+    let written = writes(&unlisted, 1);
+    let conditions = written[0].body["status"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions[0]["type"], names::AVAILABLE);
+    let message = conditions[0]["message"].as_str().unwrap();
+    assert!(message.starts_with("Deployment sluice-controller cannot be seen"), "{message}");
 }
 
 #[test]
