@@ -38,8 +38,8 @@ use observe::{Kind, Sources, World};
 /// signal: nothing tells that a server follows a policy whose selector alone has changed, so what refuses grows after it.
 const FOLLOWED: Duration = Duration::from_secs(2);
 
-/// A change of the selector and a rotation of the authorities write an object some times, and must not wait. Pauses are short
-/// even in a fight: an object that is wrong gates no pods, or refuses them.
+/// A change of the selector and a rotation of the authorities write an object some times, and must not wait. Pauses are
+/// short even in a fight: an object that is wrong gates no pods, or refuses them.
 const LIMITS: Limits = Limits {
     free: 20,
     first: Duration::from_secs(1),
