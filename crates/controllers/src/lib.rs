@@ -13,3 +13,6 @@ pub mod managed_quota;
 pub mod mtq_leftovers;
 mod owner;
 mod pace;
+mod troubles;
+
+pub use troubles::AdmissionTroubles;

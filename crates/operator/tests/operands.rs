@@ -30,6 +30,7 @@ fn a_manifest_has_rights_and_the_operator_and_the_operator_makes_the_rest() {
             "ServiceAccount sluice-operator",
             "NetworkPolicy sluice-operator",
             "ResourceQuota sluice-critical-pods",
+            "ConfigMap sluice-operator",
             "Deployment sluice-operator",
             "PodDisruptionBudget sluice-operator",
         ]

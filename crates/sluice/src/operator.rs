@@ -11,9 +11,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use sluice_api::names;
-use sluice_controllers::admission_config;
 use sluice_controllers::certificates::{self, CertificateSettings, Secrets};
 use sluice_controllers::installation::{self, Asked, InstallationSettings, follow_asked};
+use sluice_controllers::{AdmissionTroubles, admission_config};
 use sluice_operator::{InstallOptions, NamespaceUse, WebhookClient};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::events::recorder;
@@ -117,17 +117,18 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let upgrade = end_when_gated_otherwise(client.clone(), wanted.gating, version, cancel.clone());
     tasks.spawn("version of the API server", end_with(upgrade));
     let options = InstallOptions { gating: gating_at(&version, wanted.gating), ..wanted.clone() };
-    let (withheld, why_withheld) = watch::channel(None);
+    let (troubles, of_admission) = watch::channel(AdmissionTroubles::default());
     let reported = args.reported_version.as_deref();
     // What the operands are told is what is wanted: they ask API servers themselves.
-    let settings = InstallationSettings::new(wanted, args.allow_downgrade, reported);
+    let may_downgrade = args.allow_downgrade || wanted.allow_downgrade;
+    let settings = InstallationSettings::new(wanted, may_downgrade, reported);
     let configuration =
-        admission_config::run(client.clone(), secrets, options, withheld, may_write(&token), cancel.clone());
+        admission_config::run(client.clone(), secrets, options, troubles, may_write(&token), cancel.clone());
     tasks.spawn("admission configuration", once_leading(leadership.clone(), cancel.clone(), configuration));
     let (events, writer) = recorder(client.clone(), names::OPERATOR, &identity);
     tasks.spawn("events", end_with(writer.run(cancel.clone())));
     let keeping =
-        installation::run(client, settings, why_withheld, events, may_write(&token), cancel.clone());
+        installation::run(client, settings, of_admission, events, may_write(&token), cancel.clone());
     tasks.spawn("installation", once_leading(leadership, cancel.clone(), keeping));
     // The lease is given back when nothing is written any more.
     tasks.spawn("election", election.run(cancel.clone()));

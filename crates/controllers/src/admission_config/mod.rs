@@ -31,18 +31,25 @@ use tokio_util::sync::CancellationToken;
 
 use crate::certificates::{LoopError, Secrets};
 use crate::pace::{Limits, Pace};
-use observe::{Sources, World};
+use crate::troubles::AdmissionTroubles;
+use observe::{Kind, Sources, World};
 
 /// How long an API server is given to put a changed admission policy in force, which takes it up to a second. A bound and no
 /// signal: nothing tells that a server follows a policy whose selector alone has changed, so what refuses grows after it.
 const FOLLOWED: Duration = Duration::from_secs(2);
 
-/// A change of the selector and a rotation of the authorities write an object some times, and must not wait.
-const LIMITS: Limits = Limits { free: 20, first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+/// A change of the selector and a rotation of the authorities write an object some times, and must not wait. Pauses are
+/// short even in a fight: an object that is wrong gates no pods, or refuses them.
+const LIMITS: Limits = Limits {
+    free: 20,
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(5),
+    calm: Duration::from_secs(10),
+};
 
 /// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
 /// say where the installation is and how its webhook is reached; authorities and namespaces are found by watching.
-/// `withheld` gets why objects that are missing are not created, for people.
+/// `troubles` gets what is wrong with them, for people.
 ///
 /// # Errors
 /// When something has to be written and `may_write` says no.
@@ -50,7 +57,7 @@ pub async fn run(
     client: Client,
     secrets: Secrets,
     options: InstallOptions,
-    withheld: watch::Sender<Option<String>>,
+    troubles: watch::Sender<AdmissionTroubles>,
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
@@ -61,7 +68,7 @@ pub async fn run(
     let sources = Sources::new(client.clone(), &options.namespace, secrets.ca(), seen);
     let policies = admission_policies(&options);
     tokio::select! {
-        result = keep(&client, world, &options, &withheld, may_write) => result,
+        result = keep(&client, world, &options, &troubles, may_write) => result,
         () = sources.follow(&policies, shutdown) => Ok(()),
     }
 }
@@ -70,7 +77,7 @@ async fn keep(
     client: &Client,
     mut seen: watch::Receiver<World>,
     options: &InstallOptions,
-    withheld: &watch::Sender<Option<String>>,
+    troubles: &watch::Sender<AdmissionTroubles>,
     may_write: impl Fn() -> bool,
 ) -> Result<(), LoopError> {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
@@ -79,7 +86,6 @@ async fn keep(
         let world = seen.borrow_and_update().clone();
         let (mut failed, mut selected, mut again) = (false, false, None);
         let plan = plan::plan(&world, options);
-        tell(withheld, plan.withheld);
         for step in plan.steps {
             // Another controller may insist on something different as quickly as we do.
             if let Some(due) = pace.held(&step.kind(), Instant::now()) {
@@ -93,6 +99,9 @@ async fn keep(
             pace.wrote(&step.kind(), LIMITS, Instant::now());
             failed |= !apply::apply(client, &options.namespace, step).await;
         }
+        let (contested, over) = fought_over(&pace, Instant::now());
+        again = again.into_iter().chain(over).min();
+        tell(troubles, AdmissionTroubles { withheld: plan.withheld, contested });
         if selected {
             tokio::time::sleep(FOLLOWED).await;
         }
@@ -118,12 +127,28 @@ async fn keep(
     }
 }
 
-/// Passes on what is withheld, and logs it once.
-fn tell(withheld: &watch::Sender<Option<String>>, why: Option<String>) {
-    let is_news = withheld.send_if_modified(|told| {
-        let is_news = *told != why;
-        told.clone_from(&why);
-        is_news
+/// A sentence for each object that another client insists on, and when the first of them is over.
+fn fought_over(pace: &Pace<Kind>, now: Instant) -> (Vec<String>, Option<Instant>) {
+    let sentence = |kind: &Kind| {
+        format!(
+            "{} {}: another client changes it whenever the operator puts it back: \
+             change the options of the installation or the AAQ instead",
+            kind.resource().kind,
+            kind.name()
+        )
+    };
+    let over = pace.exceeded(now).map(|(_, over)| over).min();
+    (pace.exceeded(now).map(|(kind, _)| sentence(kind)).collect(), over)
+}
+
+/// Passes on what is wrong, and logs once what is withheld.
+fn tell(troubles: &watch::Sender<AdmissionTroubles>, now: AdmissionTroubles) {
+    let (why, mut is_news) = (now.withheld.clone(), false);
+    troubles.send_if_modified(|told| {
+        is_news = told.withheld != now.withheld;
+        let is_other = *told != now;
+        *told = now;
+        is_other
     });
     match why.filter(|_| is_news) {
         Some(why) => tracing::error!(%why, "admission objects are missing and not created"),

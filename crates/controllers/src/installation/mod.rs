@@ -37,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::certificates::LoopError;
 use crate::pace::Pace;
+use crate::troubles::AdmissionTroubles;
 pub use asked::{Asked, follow_asked};
 
 use apply::{Target, Write};
@@ -47,6 +48,10 @@ use state::Troubles;
 
 /// Of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// So long a watch gets to show what was written. What it never shows is written again: another client may have deleted the
+/// object before.
+const UNSEEN: Duration = Duration::from_secs(30);
 
 /// What the loop works on.
 #[derive(Clone, Debug)]
@@ -73,20 +78,20 @@ impl InstallationSettings {
 }
 
 /// Keeps operands and status until `shutdown`. Start it once the lease is held; `may_write` is asked before each write.
-/// `withheld` says why admission objects that are missing are not created; `events` are for people.
+/// `admission` says what is wrong with admission objects; `events` are for people.
 ///
 /// # Errors
 /// When something has to be written and `may_write` says no.
 pub async fn run(
     client: Client,
     settings: InstallationSettings,
-    withheld: watch::Receiver<Option<String>>,
+    admission: watch::Receiver<AdmissionTroubles>,
     events: Recorder,
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
     let (seen, world) = watch::channel(World { naming: settings.options.naming, ..World::default() });
-    let sources = Sources::new(client.clone(), &settings.options.namespace, withheld, seen);
+    let sources = Sources::new(client.clone(), &settings.options.namespace, admission, seen);
     tokio::select! {
         result = keep(Writer::new(client, settings, events), world, may_write) => result,
         () = sources.follow(shutdown) => Ok(()),
@@ -122,8 +127,8 @@ struct Writer {
     client: Client,
     settings: InstallationSettings,
     events: Recorder,
-    /// By target, on what the last write rested.
-    rested_on: BTreeMap<Target, String>,
+    /// By target, on what the last write rested, and when that was.
+    rested_on: BTreeMap<Target, (String, Instant)>,
     /// By operand, why the API server did not take the last write.
     refused: BTreeMap<Target, String>,
     contests: Contests,
@@ -146,18 +151,23 @@ impl Writer {
         may_write: &impl Fn() -> bool,
     ) -> Result<Option<Instant>, LoopError> {
         self.contests.keep(&self.pace, Instant::now());
+        for report in self.contests.of_admission(&self.settings.options.namespace, &world.admission.contested)
+        {
+            self.events.report(report);
+        }
         let plan = operands::plan(world, &self.settings.options, self.settings.version());
         let targets: BTreeSet<_> = plan.writes.iter().map(|write| write.target.clone()).collect();
         self.refused.retain(|target, _| targets.contains(target));
         let mut again = self.write_all(plan.writes, may_write).await?;
         let troubles = Troubles {
-            withheld: plan.withheld.into_iter().chain(world.withheld.clone()).collect(),
+            withheld: plan.withheld.into_iter().chain(world.admission.withheld.clone()).collect(),
+            left: plan.left.into_iter().collect(),
             refused: self
                 .refused
                 .iter()
                 .map(|(target, why)| format!("{target} could not be written: {why}"))
                 .collect(),
-            contested: self.contests.told(),
+            contested: self.contests.told().into_iter().chain(world.admission.contested.clone()).collect(),
         };
         let statuses = status::plan(world, &troubles, &self.settings, Timestamp::now());
         again = again.into_iter().chain(self.write_all(statuses, may_write).await?).min();
@@ -172,7 +182,8 @@ impl Writer {
         let (mut again, mut failed) = (None, false);
         for write in writes {
             // What was written is not seen yet.
-            if self.rested_on.get(&write.target) == Some(&write.rests_on) {
+            if let Some(due) = unseen_until(self.rested_on.get(&write.target), &write, Instant::now()) {
+                again = again.into_iter().chain([due]).min();
                 continue;
             }
             if let Some(due) = self.pace.held(&write.target, Instant::now()) {
@@ -220,7 +231,15 @@ impl Writer {
             }
         }
         self.refused.remove(&write.target);
-        self.rested_on.insert(write.target, write.rests_on);
+        self.rested_on.insert(write.target, (write.rests_on, Instant::now()));
         true
     }
+}
+
+/// Until when `write` is left out because the `last` one of its target rested on the same and may not be seen yet; `None` if
+/// it is to be sent.
+fn unseen_until(last: Option<&(String, Instant)>, write: &Write, now: Instant) -> Option<Instant> {
+    let (_, since) = last.filter(|(rested_on, _)| *rested_on == write.rests_on)?;
+    let due = *since + UNSEEN;
+    (now < due).then_some(due)
 }

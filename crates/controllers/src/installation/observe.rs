@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ResourceQuota, Service};
@@ -22,6 +23,10 @@ use super::kind::{Kind, Operand};
 use super::live::Live;
 use super::wire::{AaqWire, MtqWire, OperandWire, Order, Orders as _, PriorityClassWire};
 use crate::owner::{self, Owner};
+use crate::troubles::AdmissionTroubles;
+
+/// So long a kind is not called out of reach: an API server that has just started answers 403 until its caches are filled.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Everything that the plan depends on. What is missing here was not looked for yet.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,10 +39,12 @@ pub(super) struct World {
     pub(super) priority_classes: Option<BTreeSet<String>>,
     /// Objects of the kinds of operands that have our labels.
     pub(super) operands: BTreeMap<Kind, Operands>,
+    /// Kinds of operands that could not be listed for a while, and why.
+    pub(super) unlisted: BTreeMap<Kind, String>,
     /// To what all of them belong.
     pub(super) owner: Owner,
-    /// Why admission objects that are missing are not created.
-    pub(super) withheld: Option<String>,
+    /// What is wrong with admission objects.
+    pub(super) admission: AdmissionTroubles,
     /// By which the Deployments are named.
     pub(super) naming: Naming,
 }
@@ -122,7 +129,7 @@ fn oldest(orders: Option<&BTreeMap<String, Order>>) -> Option<&Order> {
 pub(super) struct Sources {
     client: Client,
     namespace: String,
-    withheld: watch::Receiver<Option<String>>,
+    admission: watch::Receiver<AdmissionTroubles>,
     seen: watch::Sender<World>,
 }
 
@@ -130,10 +137,10 @@ impl Sources {
     pub(super) fn new(
         client: Client,
         namespace: &str,
-        withheld: watch::Receiver<Option<String>>,
+        admission: watch::Receiver<AdmissionTroubles>,
         seen: watch::Sender<World>,
     ) -> Self {
-        Self { client, namespace: namespace.to_owned(), withheld, seen }
+        Self { client, namespace: namespace.to_owned(), admission, seen }
     }
 
     /// Follows all of it until `cancel`.
@@ -169,17 +176,17 @@ impl Sources {
             ),
             self.follow_kind::<Service>(Kind::Service, Api::namespaced(client(), namespace), &cancel),
             owner::follow(client(), &cancel, |owner| self.change(|world| world.owner = owner)),
-            cancel.run_until_cancelled(self.follow_withheld()),
+            cancel.run_until_cancelled(self.follow_admission()),
         );
     }
 
     /// Until the loop that keeps admission objects ends.
-    async fn follow_withheld(&self) {
-        let mut told = self.withheld.clone();
+    async fn follow_admission(&self) {
+        let mut told = self.admission.clone();
         told.mark_changed();
         while told.changed().await.is_ok() {
-            let why = told.borrow_and_update().clone();
-            self.change(|world| world.withheld = why);
+            let troubles = told.borrow_and_update().clone();
+            self.change(|world| world.admission = troubles);
         }
     }
 
@@ -242,7 +249,10 @@ impl Sources {
             }
             Event::InitDone => {
                 let listed = listed.take().unwrap_or_default();
-                self.change(|world| world.operands.entry(kind).or_default().replace(listed));
+                self.change(|world| {
+                    world.unlisted.remove(&kind);
+                    world.operands.entry(kind).or_default().replace(listed);
+                });
             }
             Event::Apply(object) => {
                 let (name, live) = (object.name_any(), Live::of(object));
@@ -253,9 +263,19 @@ impl Sources {
             }
         };
         let options = WatchOptions::default().labels(format!("{PART_OF}={}", names::APP));
+        let health = WatchHealth::new(kind.resource().plural);
+        let unlisted = async {
+            while tokio::time::timeout(PATIENCE, health.synced()).await.is_err() {
+                if let Err(why) = health.check() {
+                    self.change(|world| drop(world.unlisted.insert(kind, why)));
+                }
+            }
+        };
         // As above.
-        let _ =
-            watch_kind(api, options, sink, WatchHealth::new(kind.resource().plural), cancel.clone()).await;
+        let _ = tokio::join!(
+            watch_kind(api, options, sink, health.clone(), cancel.clone()),
+            cancel.run_until_cancelled(unlisted),
+        );
     }
 
     fn change(&self, change: impl FnOnce(&mut World)) {

@@ -19,6 +19,7 @@ use super::observe::World;
 use super::operands::Version;
 use super::wire::{AaqWire, MtqWire, Order, Orders as _};
 use crate::owner::Owner;
+use crate::troubles::AdmissionTroubles;
 
 /// This operator.
 const VERSION: Version<'_> = Version { own: "1.2.3", may_downgrade: false };
@@ -46,8 +47,9 @@ fn world() -> World {
         mtqs: Some(BTreeMap::new()),
         priority_classes: Some(["high", "system-cluster-critical"].map(str::to_owned).into()),
         operands: Kind::ALL.map(|kind| (kind, super::observe::Operands::default())).into(),
+        unlisted: BTreeMap::new(),
         owner: Owner::Known(role()),
-        withheld: None,
+        admission: AdmissionTroubles::default(),
         naming: Naming::default(),
     };
     let deployments = world.operands.entry(Kind::Deployment).or_default();

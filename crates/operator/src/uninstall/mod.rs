@@ -24,12 +24,17 @@ pub use rights::{Right, rights};
 
 use sluice_api::names;
 
+use crate::naming::AAQ_COMPONENT;
+
 /// Label of everything that belongs to an installation; its value is [`names::APP`].
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
 
-/// Selects the pods of controller and webhook.
+/// Selects the pods of controller and webhook, by whichever names they are found.
 #[must_use]
 pub fn processes_selector() -> String {
     let (controller, webhook) = (names::CONTROLLER, names::WEBHOOK);
-    format!("{PART_OF}={},app.kubernetes.io/component in ({controller},{webhook})", names::APP)
+    format!(
+        "{PART_OF}={},app.kubernetes.io/component in ({controller},{webhook},{AAQ_COMPONENT})",
+        names::APP
+    )
 }

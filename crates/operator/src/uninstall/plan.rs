@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use sluice_api::names;
-
 use super::collection::Collection;
 use super::inventory::{Part, Stage};
 use super::object::ObjectName;
+use crate::options::Naming;
 
 /// An object that has a name of ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,11 +131,12 @@ pub fn plan(seen: &Seen, wish: &Wish) -> Vec<Step> {
         due.map(|(part, _)| Step::Stop(part.object.clone())).collect()
     };
     let (refuses, gates, rights) = (delete(Stage::Refuses), delete(Stage::Gates), delete(Stage::Rights));
-    let processes = stop(&[names::CONTROLLER, names::WEBHOOK]);
+    let parts = Naming::ALL.map(Naming::parts);
+    let processes = stop(&parts.map(|parts| [parts.controller, parts.webhook]).concat());
     let is_in_force = !refuses.is_empty() || !gates.is_empty();
     let may_run = !processes.is_empty() || seen.processes > 0 || !rights.is_empty();
     let mut steps = delete(Stage::Operator);
-    steps.extend(stop(&[names::OPERATOR]));
+    steps.extend(stop(&parts.map(|parts| parts.operator)));
     let wait = |when: bool, wait: Wait| when.then_some(Step::Wait(wait));
     // Each wait is there as long as what comes after it is: a run that was killed before it has not waited.
     steps.extend(wait(is_in_force, Wait::Followed));
