@@ -51,9 +51,21 @@ impl World {
             self.check_record(&quota);
         }
         self.check_shares();
-        for (key, pod) in self.server.all(Kind::Pod, "").filter(|(_, pod)| is_gated(pod)) {
+        let held = || self.server.all(Kind::Pod, "").filter(|(_, pod)| is_gated(pod));
+        for (key, pod) in held() {
             let quotas = self.quotas_of(&key.1);
-            let lacks_room = quotas.iter().any(|quota| !self.has_room(quota, pod_milli(pod)));
+            let others = held().filter(|(other, _)| *other != key);
+            let others: Vec<_> =
+                others.map(|(other, pod)| (self.quotas_of(&other.1), pod_milli(pod))).collect();
+            // Room may be kept for another one that has waited longer.
+            let is_kept = |quota: &Key| {
+                let (taken, hard) = (self.server.taken_of(quota).0, self.server.hard(quota).unwrap());
+                others.iter().any(|(about, other)| {
+                    about.contains(quota) && *other <= hard && taken + pod_milli(pod) + other > hard
+                })
+            };
+            let lacks_room =
+                quotas.iter().any(|quota| !self.has_room(quota, pod_milli(pod)) || is_kept(quota));
             assert!(lacks_room, "{key:?} of {}m is held, and {:?}", pod_milli(pod), self.rooms(&quotas));
         }
     }

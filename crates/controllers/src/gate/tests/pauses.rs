@@ -236,9 +236,9 @@ fn who_waits_no_more_is_in_no_line_though_nobody_leads() {
         story.see_all(at(0));
         assert_eq!(story.state.in_line(), 1, "{name}");
         if n % 2 == 0 {
-            story.server.delete_pod(&name)
+            story.server.delete_pod(&name);
         } else {
-            story.server.ungate_pod(&name)
+            story.server.ungate_pod(&name);
         }
         story.see_all(at(0));
         assert_eq!(story.state.in_line(), 0, "{name}");

@@ -9,7 +9,7 @@ use proptest::strategy::{Strategy, ValueTree as _};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::step::Trouble;
-use super::world::{SHARED, Setting, TEAM};
+use super::world::{Setting, TEAM};
 use super::{machine_leaders, owners, protocol};
 use crate::gate::{Action, Record};
 
@@ -70,8 +70,8 @@ fn run(seed: u64) -> (&'static str, Trace) {
         1 => ("team, expiry", plain(&TEAM, Trouble::Expiry, seed)),
         2 => ("team, scribbled status", plain(&TEAM, Trouble::ScribbledStatus, seed)),
         3 => ("team, busy admin", plain(&TEAM, Trouble::BusyAdmin, seed)),
-        4 | 5 => ("shared, two leaders", plain(&SHARED, Trouble::TwoLeaders, seed)),
-        6 | 7 => ("shared, busy admin", plain(&SHARED, Trouble::BusyAdmin, seed)),
+        4 | 5 => ("team, two leaders", plain(&TEAM, Trouble::TwoLeaders, seed)),
+        6 | 7 => ("team, busy admin", plain(&TEAM, Trouble::BusyAdmin, seed)),
         8 => {
             let moves = drawn(owners::moves(Trouble::BusyAdmin), seed);
             ("charges of VMs, busy admin", owners::run(Trouble::BusyAdmin, &moves))
