@@ -101,7 +101,11 @@ fn what_cannot_be_is_refused_with_its_field_and_a_remedy() {
     for (text, field, remedy) in [
         ("replica: 3", "replica", "correct the file"),
         ("replicas: many", "replicas", "correct the file"),
-        ("image: {tag: 1.10}\nnodeSelector: {a: 1}\nreplicas: many", "replicas: line 3", "correct the file"),
+        (
+            "image: {tag: 1.10}\nnodeSelector: {a: 1}\nreplicas: many",
+            "replicas: error: line 3",
+            "correct the file",
+        ),
         ("allowDowngrade: perhaps", "allowDowngrade", "correct the file"),
         ("replicas: 0", "replicas", "from 1 to 9"),
         ("image: {tga: a}", "tga", "correct the file"),

@@ -17,7 +17,7 @@ use super::report::{Action, Report};
 use super::requests::{api_of, list};
 use super::restore::{Restored, restore};
 use crate::progress::Progress;
-use crate::requests::{CONCURRENT, RequestError, failed, patiently};
+use crate::requests::{CONCURRENT, RequestError, failed, find, patiently};
 
 /// How long API servers are given to follow a deletion: as long as the operator gives them.
 const FOLLOWED: Duration = Duration::from_secs(2);
@@ -156,7 +156,7 @@ pub(super) async fn until_gone(
     let (begin, mut progress) = (Instant::now(), Progress::begin());
     let api = api_of(client, object);
     loop {
-        let found = patiently(|| api.get_opt(&object.name)).await;
+        let found = find(&api, &object.name).await;
         let found = found.map_err(failed("get", object.to_string(), object.kind.qualified()))?;
         if found.is_none() {
             return Ok(true);

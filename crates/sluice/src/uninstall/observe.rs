@@ -15,7 +15,7 @@ use sluice_operator::uninstall::{
 use super::requests::{api_of, list};
 use super::restore;
 use crate::held_pods;
-use crate::requests::{CONCURRENT, RequestError, failed, patiently};
+use crate::requests::{CONCURRENT, RequestError, failed, find, patiently};
 
 /// Label of the program that keeps an object.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -72,7 +72,7 @@ async fn objects(
 ) -> Result<Vec<Option<DynamicObject>>, RequestError> {
     let asked = names.into_iter().map(|name| async move {
         let api = api_of(client, &name);
-        let found = patiently(|| api.get_opt(&name.name)).await;
+        let found = find(&api, &name.name).await;
         found.map_err(failed("get", name.to_string(), name.kind.qualified()))
     });
     stream::iter(asked).buffered(CONCURRENT).try_collect().await

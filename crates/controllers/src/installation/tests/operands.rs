@@ -169,7 +169,8 @@ fn what_is_asked_holds_and_what_is_asked_no_more_is_that_of_the_options() {
         }),
     );
     let writes = server.round(&mut world, &options);
-    assert_eq!(targets(&writes), ["Deployment sluice-controller", "Deployment sluice-webhook"]);
+    let taken_back = "Deployment sluice-controller: keeps changes it";
+    assert_eq!(targets(&writes), [taken_back, "Deployment sluice-webhook"]);
     let asked = json!({ "nodeSelector": { "disk": "" }, "priorityClassName": "high", "pull": "Always" });
     let mut with_null = asked.clone();
     with_null["tolerations"] = Value::Null;
