@@ -110,6 +110,8 @@ pub const GATE: &str = "ApplicationAwareQuotaGate";
 pub const TARGET_LABEL: &str = "application-aware-quota/enable-gating";
 /// Annotation on a Namespace or the `AAQ`: until this time (RFC 3339) no pod waits for quota there.
 pub const PAUSED_ANNOTATION: &str = "quota.sluice.dev/paused";
+/// Annotation beside [`PAUSED_ANNOTATION`]: the time when the pause began, from which its length is reckoned.
+pub const PAUSED_SINCE_ANNOTATION: &str = "quota.sluice.dev/paused-since";
 /// Annotation beside [`PAUSED_ANNOTATION`]: so many waiting pods go in a second at most.
 pub const PAUSE_RATE_ANNOTATION: &str = "quota.sluice.dev/pause-rate";
 /// Annotation on a pod: who created it, as the API server saw it at admission. It cannot be forged or changed.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use crate::names::{PAUSE_RATE_ANNOTATION, PAUSED_ANNOTATION};
+use crate::names::{PAUSE_RATE_ANNOTATION, PAUSED_ANNOTATION, PAUSED_SINCE_ANNOTATION};
 
-/// A pause ends so much later at most.
+/// A pause ends so long after its beginning at most.
 pub const LONGEST_PAUSE: SignedDuration = SignedDuration::from_hours(24);
 /// Clocks differ by less.
 const SLACK: SignedDuration = SignedDuration::from_mins(1);
@@ -28,16 +28,28 @@ pub struct Pause {
 /// Why annotations are no pause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PauseError {
-    /// The end is no time.
+    /// The value of this annotation is no time.
+    #[error("metadata.annotations[{0}]: {1:?} is no time: write one of RFC 3339, like 2026-01-02T15:04:05Z")]
+    Time(&'static str, String),
+    /// There is no beginning.
     #[error(
-        "metadata.annotations[{field}]: {0:?} is no time: write one of RFC 3339, like 2026-01-02T15:04:05Z, or leave it out",
-        field = PAUSED_ANNOTATION
+        "metadata.annotations[{since}]: missing beside {until}: write the present time, in the form of RFC 3339",
+        since = PAUSED_SINCE_ANNOTATION,
+        until = PAUSED_ANNOTATION
     )]
-    Time(String),
+    NoBeginning,
+    /// The beginning is ahead.
+    #[error(
+        "metadata.annotations[{since}]: {0} was ahead when it was read: write the present time",
+        since = PAUSED_SINCE_ANNOTATION
+    )]
+    Ahead(Timestamp),
     /// The end is too late.
     #[error(
-        "metadata.annotations[{field}]: {0} is more than {hours} hours ahead: write an earlier time, and another one then",
-        field = PAUSED_ANNOTATION,
+        "metadata.annotations[{until}]: {0} is more than {hours} hours after {since}: write an earlier time, and \
+         another one then",
+        until = PAUSED_ANNOTATION,
+        since = PAUSED_SINCE_ANNOTATION,
         hours = LONGEST_PAUSE.as_hours()
     )]
     TooLong(Timestamp),
@@ -50,22 +62,32 @@ pub enum PauseError {
     Rate(String),
 }
 
-/// The pause that annotations of a Namespace or the `AAQ` say, while it lasts.
+/// The pause that annotations of a Namespace or the `AAQ` say, while it lasts. How long it is they say themselves: one that
+/// is too long is so whenever it is read.
 ///
 /// # Errors
-/// When the annotation cannot be read, or the pause were too long; then there is none.
+/// When the annotations cannot be read, or the pause were too long, or has not begun; then there is none.
 pub fn read_pause(
     annotations: Option<&BTreeMap<String, String>>,
     now: Timestamp,
 ) -> Result<Option<Pause>, PauseError> {
     let value = |key: &str| annotations.and_then(|annotations| annotations.get(key));
-    let Some(text) = value(PAUSED_ANNOTATION) else { return Ok(None) };
-    let until: Timestamp = text.parse().map_err(|_| PauseError::Time(shown(text)))?;
-    if until.duration_since(now) > LONGEST_PAUSE + SLACK {
+    let Some(until) = value(PAUSED_ANNOTATION) else { return Ok(None) };
+    let until = read_time(PAUSED_ANNOTATION, until)?;
+    let since = value(PAUSED_SINCE_ANNOTATION).ok_or(PauseError::NoBeginning)?;
+    let since = read_time(PAUSED_SINCE_ANNOTATION, since)?;
+    if until.duration_since(since) > LONGEST_PAUSE {
         return Err(PauseError::TooLong(until));
+    }
+    if since.duration_since(now) > SLACK {
+        return Err(PauseError::Ahead(since));
     }
     let rate = value(PAUSE_RATE_ANNOTATION).map_or(Ok(DEFAULT_PAUSE_RATE), |text| read_rate(text))?;
     Ok((now < until).then_some(Pause { until, rate }))
+}
+
+fn read_time(field: &'static str, text: &str) -> Result<Timestamp, PauseError> {
+    text.parse().map_err(|_| PauseError::Time(field, shown(text)))
 }
 
 fn read_rate(text: &str) -> Result<u32, PauseError> {
@@ -82,11 +104,25 @@ fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(until: Option<&str>, rate: Option<&str>) -> Result<Option<Pause>, PauseError> {
+    /// When pauses begin unless a test says otherwise.
+    const NOON: &str = "2026-01-01T12:00:00Z";
+
+    fn read_at(
+        now: &str,
+        (since, until): (Option<&str>, Option<&str>),
+        rate: Option<&str>,
+    ) -> Result<Option<Pause>, PauseError> {
         let pair = |key: &str, value: Option<&str>| Some((key.to_owned(), value?.to_owned()));
-        let pairs = [pair(PAUSED_ANNOTATION, until), pair(PAUSE_RATE_ANNOTATION, rate)];
-        let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
-        read_pause(Some(&pairs.into_iter().flatten().collect()), now)
+        let pairs = [
+            pair(PAUSED_ANNOTATION, until),
+            pair(PAUSED_SINCE_ANNOTATION, since),
+            pair(PAUSE_RATE_ANNOTATION, rate),
+        ];
+        read_pause(Some(&pairs.into_iter().flatten().collect()), now.parse().unwrap())
+    }
+
+    fn read(until: Option<&str>, rate: Option<&str>) -> Result<Option<Pause>, PauseError> {
+        read_at(NOON, (Some(NOON), until), rate)
     }
 
     fn pause(until: &str, rate: u32) -> Result<Option<Pause>, PauseError> {
@@ -100,11 +136,28 @@ mod tests {
         assert_eq!(read(Some("2026-01-01T12:00:01Z"), None), pause("2026-01-01T12:00:01Z", 50));
         assert_eq!(read(Some("2026-01-01T14:00:01+02:00"), Some("500")), pause("2026-01-01T12:00:01Z", 500));
         assert_eq!(read(Some("2026-01-02T12:00:00Z"), Some("1")), pause("2026-01-02T12:00:00Z", 1));
-        for over in ["2026-01-01T12:00:00Z", "2020-01-01T00:00:00Z"] {
+        for over in [NOON, "2020-01-01T00:00:00Z"] {
             assert_eq!(read(Some(over), None), Ok(None), "{over}");
         }
-        let late = "2026-01-02T12:01:01Z";
-        assert_eq!(read(Some(late), None), Err(PauseError::TooLong(late.parse().unwrap())));
+    }
+
+    #[test]
+    fn one_that_is_too_long_is_so_whenever_it_is_read() {
+        let late = "2026-01-02T12:00:01Z";
+        for now in ["2026-01-01T11:00:00Z", NOON, "2026-01-01T12:00:01Z", "2026-01-02T11:00:00Z"] {
+            let too_long = Err(PauseError::TooLong(late.parse().unwrap()));
+            assert_eq!(read_at(now, (Some(NOON), Some(late)), None), too_long, "{now}");
+        }
+    }
+
+    #[test]
+    fn a_pause_has_begun_by_clocks_that_differ_a_little() {
+        let end = "2026-01-01T13:00:00Z";
+        let read_since = |since: Option<&str>| read_at(NOON, (since, Some(end)), None);
+        assert_eq!(read_since(Some("2026-01-01T12:01:00Z")), pause(end, 50));
+        let ahead = "2026-01-01T12:01:01Z";
+        assert_eq!(read_since(Some(ahead)), Err(PauseError::Ahead(ahead.parse().unwrap())));
+        assert_eq!(read_since(None), Err(PauseError::NoBeginning));
     }
 
     #[test]
@@ -114,18 +167,30 @@ mod tests {
             read(Some("2h"), None),
             read(Some("2026-01-01T13:00:00"), None),
             read(Some("2026-03-01T00:00:00Z"), None),
+            read_at(NOON, (Some("now"), until), None),
+            read_at(NOON, (None, until), None),
             read(until, Some("0")),
             read(until, Some("501")),
             read(until, Some(&"ä".repeat(300))),
         ]
         .map(|read| read.unwrap_err().to_string());
-        let [words, no_zone, long, zero, many, strange] = &said;
+        let [words, no_zone, long, since, missing, zero, many, strange] = &said;
         assert!(
             words.starts_with("metadata.annotations[quota.sluice.dev/paused]: \"2h\" is no time: write"),
             "{words}"
         );
         assert!(no_zone.contains("is no time"), "{no_zone}");
-        assert!(long.contains("more than 24 hours ahead: write an earlier time"), "{long}");
+        assert!(long.contains("more than 24 hours after quota.sluice.dev/paused-since: write"), "{long}");
+        assert!(
+            since.starts_with(
+                "metadata.annotations[quota.sluice.dev/paused-since]: \"now\" is no time: write"
+            ),
+            "{since}"
+        );
+        assert!(
+            missing.starts_with("metadata.annotations[quota.sluice.dev/paused-since]: missing"),
+            "{missing}"
+        );
         for rate in [zero, many, strange] {
             assert!(
                 rate.starts_with("metadata.annotations[quota.sluice.dev/pause-rate]: ") && rate.len() < 256,

@@ -14,3 +14,6 @@ pub mod mtq_leftovers;
 mod owner;
 mod pace;
 pub mod presence;
+mod troubles;
+
+pub use troubles::AdmissionTroubles;

@@ -6,15 +6,14 @@ use std::time::Duration;
 use sluice_runtime::backoff::doubled;
 use tokio::time::Instant;
 
-/// An object that was left alone for so long, beyond the pause that was kept, is a new case.
-const CALM: Duration = Duration::from_secs(60);
-
 /// How many writes of an object follow each other at once, and the first and the longest pause after them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) free: u32,
     pub(crate) first: Duration,
     pub(crate) longest: Duration,
+    /// An object that was left alone for so long, beyond the pause that was kept, is a new case.
+    pub(crate) calm: Duration,
 }
 
 /// The latest writes of each object. Another client that insists on something different is answered ever more slowly, and
@@ -22,7 +21,7 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Pace<K>(BTreeMap<K, Series>);
 
-/// Writes of one object, each less than [`CALM`] after the pause that followed the one before.
+/// Writes of one object, each less than [`Limits::calm`] after the pause that followed the one before.
 #[derive(Clone, Copy, Debug)]
 struct Series {
     writes: u32,
@@ -39,7 +38,7 @@ impl Series {
     }
 
     fn end(&self) -> Instant {
-        self.due() + CALM
+        self.due() + self.limits.calm
     }
 }
 
@@ -62,6 +61,15 @@ impl<K: Ord + Clone> Pace<K> {
         self.0.get(object).filter(|series| now <= series.end()).map(Series::due).filter(|due| *due > now)
     }
 
+    /// The objects of which more was written than follows at once, and when that counts no more.
+    pub(crate) fn exceeded(&self, now: Instant) -> impl Iterator<Item = (&K, Instant)> {
+        let is_exceeded = move |series: &Series| series.writes > series.limits.free && now <= series.end();
+        self.0
+            .iter()
+            .filter(move |(_, series)| is_exceeded(series))
+            .map(|(object, series)| (object, series.end()))
+    }
+
     /// When the writes so far count no more; `None` if they do not.
     pub(crate) fn forgotten(&self, object: &K, now: Instant) -> Option<Instant> {
         self.0.get(object).map(Series::end).filter(|end| now <= *end)
@@ -72,8 +80,12 @@ impl<K: Ord + Clone> Pace<K> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits =
-        Limits { free: 5, first: Duration::from_secs(2), longest: Duration::from_secs(300) };
+    const LIMITS: Limits = Limits {
+        free: 5,
+        first: Duration::from_secs(2),
+        longest: Duration::from_secs(300),
+        calm: Duration::from_secs(60),
+    };
 
     #[test]
     fn a_fight_over_an_object_is_answered_ever_more_slowly_until_it_is_over() {
@@ -88,11 +100,26 @@ mod tests {
         }
         assert_eq!(pauses, [0, 0, 0, 0, 0, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
         assert!(pace.held(&object, now).is_some());
+        let fought_over: Vec<_> = pace.exceeded(now).collect();
+        assert_eq!(fought_over, [(&object, now + Duration::from_secs(360))]);
         assert_eq!(pace.held(&other, now), None, "another object");
         let calm = now + Duration::from_secs(361);
         assert_eq!((pace.held(&object, calm), pace.forgotten(&object, calm)), (None, None), "it was calm");
         pace.wrote(&object, LIMITS, calm);
         assert_eq!(pace.held(&object, calm), None, "a new case");
+        assert_eq!(pace.exceeded(calm).count(), 0);
+    }
+
+    /// What matters within seconds is put back at once however often that was so.
+    #[test]
+    fn a_series_ends_after_the_calm_of_its_limits() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let limits = Limits { calm: Duration::from_secs(10), ..LIMITS };
+        for number in 0..50 {
+            let now = start + Duration::from_secs(30 * number);
+            assert_eq!(pace.held(&"a", now), None);
+            pace.wrote(&"a", limits, now);
+        }
     }
 
     /// Certificates may be renewed every two minutes.

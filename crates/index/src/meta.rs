@@ -162,16 +162,23 @@ pub(crate) fn of_vmi<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
 struct PauseAnnotations {
     #[serde(rename = "quota.sluice.dev/paused")]
     until: Option<String>,
+    #[serde(rename = "quota.sluice.dev/paused-since")]
+    since: Option<String>,
     #[serde(rename = "quota.sluice.dev/pause-rate")]
     rate: Option<String>,
 }
 
-/// For `#[serde(deserialize_with)]`: as [`bare`], with the label that says who has made an `AAQ`, and the annotations of a pause.
+/// For `#[serde(deserialize_with)]`: as [`bare`], with the label that says who has made an `AAQ`, and the annotations of a
+/// pause.
 pub(crate) fn of_aaq<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let (meta, (label, annotations, _, _)) =
         Meta::<MakerLabel, PauseAnnotations>::deserialize(deserializer)?.split();
-    let pairs = annotations.map(|PauseAnnotations { until, rate }| {
-        [(names::PAUSED_ANNOTATION, until), (names::PAUSE_RATE_ANNOTATION, rate)]
+    let pairs = annotations.map(|PauseAnnotations { until, since, rate }| {
+        [
+            (names::PAUSED_ANNOTATION, until),
+            (names::PAUSED_SINCE_ANNOTATION, since),
+            (names::PAUSE_RATE_ANNOTATION, rate),
+        ]
     });
     let known = pairs.into_iter().flatten().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     let annotations: BTreeMap<_, _> = known.collect();
@@ -298,6 +305,8 @@ mod tests {
         assert_eq!(of_migration(&object).unwrap().annotations, None);
         let paused = json!({ "annotations": { "note": "x", names::PAUSED_ANNOTATION: "noon" } });
         assert_eq!(of_aaq(paused).unwrap().annotations, map(names::PAUSED_ANNOTATION, "noon"));
+        let begun = json!({ "annotations": { names::PAUSED_SINCE_ANNOTATION: "noon" } });
+        assert_eq!(of_aaq(begun).unwrap().annotations, map(names::PAUSED_SINCE_ANNOTATION, "noon"));
         assert_eq!(of_aaq(&object).unwrap().annotations, None);
         let owned = owned(&object).unwrap();
         assert_eq!(owned.annotations, map(names::OWN_OPT_OUT, "true"));

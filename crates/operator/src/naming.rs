@@ -46,7 +46,13 @@ const AAQ: PartNames = PartNames {
     bundle: Some(("aaq-server-signer-bundle", "ca-bundle.crt")),
 };
 
+/// The component of pods that others look for.
+pub(crate) const AAQ_COMPONENT: &str = "multi-tenant";
+
 impl Naming {
+    /// Those that there are.
+    pub(crate) const ALL: [Self; 2] = [Self::Sluice, Self::Aaq];
+
     /// By what name each part is found.
     #[must_use]
     pub const fn parts(self) -> &'static PartNames {
@@ -82,7 +88,7 @@ impl Naming {
         let mut labels = self.selector(component);
         if !self.is_own(component) {
             for (key, value) in [
-                ("app.kubernetes.io/component", "multi-tenant"),
+                ("app.kubernetes.io/component", AAQ_COMPONENT),
                 ("app.kubernetes.io/managed-by", "aaq-operator"),
                 ("prometheus.aaq.kubevirt.io", "true"),
             ] {

@@ -219,6 +219,8 @@ pub struct InstallOptions {
     pub monitoring: Monitoring,
     /// By which names others find the installation.
     pub naming: Naming,
+    /// The operator writes again what one of a newer version has written.
+    pub allow_downgrade: bool,
     /// Priority class of the pods. With a class of the system there is a ResourceQuota that permits it, because
     /// some clusters ask for one.
     pub priority_class: Option<String>,
@@ -255,6 +257,7 @@ impl Default for InstallOptions {
             cert_manager: None,
             monitoring: Monitoring::default(),
             naming: Naming::default(),
+            allow_downgrade: false,
             priority_class: Some("system-cluster-critical".to_owned()),
         }
     }

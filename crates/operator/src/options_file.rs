@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Toleration;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sluice_engine::NamespacePattern;
 
 use crate::options::{
@@ -87,6 +87,9 @@ pub struct OptionsFile {
     /// By which names others find the installation.
     #[serde(skip_serializing_if = "Option::is_none")]
     names: Option<Naming>,
+    /// The operator writes again what one of a newer version has written: to go back to its version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allow_downgrade: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -199,7 +202,10 @@ impl OptionsFile {
         let read: Result<Option<Self>, _> = serde_saphyr::from_str(text);
         // What follows the first line shows the line of the file.
         let first_line = |error: serde_saphyr::Error| {
-            NotOptions(error.to_string().lines().next().unwrap_or_default().to_owned())
+            let said = error.to_string().lines().next().unwrap_or_default().to_owned();
+            NotOptions(
+                option_at_fault(text).map_or_else(|| said.clone(), |option| format!("{option}: {said}")),
+            )
         };
         if text.trim().is_empty() {
             Ok(Self::default())
@@ -247,6 +253,7 @@ impl OptionsFile {
             cert_manager: self.cert_manager.issuer_ref.or(base.cert_manager),
             monitoring: self.monitoring.unwrap_or(base.monitoring),
             naming: self.names.unwrap_or(base.naming),
+            allow_downgrade: self.allow_downgrade.unwrap_or(base.allow_downgrade),
             priority_class: priority_class.unwrap_or(base.priority_class),
             ..base
         })
@@ -295,6 +302,7 @@ impl OptionsFile {
             cert_manager: CertManagerFile { issuer_ref: options.cert_manager.clone() },
             monitoring: Some(options.monitoring.clone()),
             names: Some(options.naming),
+            allow_downgrade: Some(options.allow_downgrade),
         }
     }
 
@@ -334,6 +342,17 @@ impl ImageFile {
         let tag = given(tag).or_else(version).map(|tag| format!(":{tag}"));
         Some(format!("{registry}{repository}{}{}", tag.unwrap_or_default(), digest.unwrap_or_default()))
     }
+}
+
+/// The first option that cannot be read from a file of its own either: an error of YAML tells the line alone. `None` if
+/// the text is no map.
+fn option_at_fault(text: &str) -> Option<String> {
+    let options: Map<String, Value> = serde_saphyr::from_str(text).ok()?;
+    let is_at_fault = |(option, value): &(&String, &Value)| {
+        let alone = serde_saphyr::to_string(&BTreeMap::from([(*option, *value)]));
+        alone.is_ok_and(|alone| serde_saphyr::from_str::<OptionsFile>(&alone).is_err())
+    };
+    options.iter().find(is_at_fault).map(|(option, _)| option.clone())
 }
 
 /// Registry and repository of the image that `make image` builds.

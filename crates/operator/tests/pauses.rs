@@ -66,9 +66,24 @@ fn whoever_writes_namespaces_pauses_none_by_any_way_to_their_annotations() {
     assert_eq!(resources, ["namespaces", "namespaces/status", "namespaces/finalize", "aaqs"]);
     let [who, time, rate] = texts(&pause.policy, "validations").try_into().expect("three validations");
     assert!(who.ends_with(&format!("|| {ADMINISTERS}")), "{who}");
-    for (text, key) in [(time, names::PAUSED_ANNOTATION), (rate, names::PAUSE_RATE_ANNOTATION)] {
+    for (text, key) in [
+        (time, names::PAUSED_ANNOTATION),
+        (time, names::PAUSED_SINCE_ANNOTATION),
+        (rate, names::PAUSE_RATE_ANNOTATION),
+    ] {
         assert!(text.contains(&format!("[?'{key}'].orValue('').matches('^")), "{text}");
     }
+    // An empty annotation is one too, and a pause goes no faster because its rate was removed.
+    for key in [names::PAUSED_ANNOTATION, names::PAUSED_SINCE_ANNOTATION, names::PAUSE_RATE_ANNOTATION] {
+        let [now, before, paused] =
+            [("object", key), ("oldObject", key), ("object", names::PAUSED_ANNOTATION)]
+                .map(|(object, key)| format!("{object}.metadata.?annotations[?'{key}']"));
+        let matters = format!(
+            "((request.operation == 'CREATE' || {now} != {before}) && ({now}.hasValue() || {paused}.hasValue()))"
+        );
+        assert!(who.contains(&matters), "{who}");
+    }
+    assert!(time.contains(" - timestamp(") && time.ends_with(" <= duration('24h'))"), "{time}");
     // A role that tenants have must not make administrators of them.
     let writes = |role: &Value| {
         let rules = role["rules"].as_array().cloned().unwrap_or_default();

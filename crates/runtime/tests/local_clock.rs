@@ -7,10 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files of `crates` that do, and what rests on it. None decides about a pod, a quota or a lease.
-const READERS: [(&str, &str); 7] = [
+const READERS: [(&str, &str); 8] = [
     (
         "controllers/src/certificates/mod.rs",
         "lifetimes of certificates, which begin five minutes before they are issued",
+    ),
+    (
+        "controllers/src/certificates/given.rs",
+        "whether a certificate of cert-manager is valid, and how long its authority is published before it is served",
     ),
     ("controllers/src/gating/tell.rs", "times of conditions of the AAQ"),
     ("headroom/src/loops/grant_status.rs", "times of conditions of budgets"),

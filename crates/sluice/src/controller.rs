@@ -189,7 +189,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let by = (args.gating.of(&version), args.namespace.clone());
     let gating = watch_gating(&mut tasks, servers, by, &mut registry, (&events, &token), &cancel);
     let telling = Arc::clone(&gating).tell(
-        client.clone(),
+        (client.clone(), Arc::clone(&clock)),
         headroom.proofs(),
         token.clone(),
         writes.clone(),

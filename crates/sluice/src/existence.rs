@@ -10,8 +10,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use kube::Client;
 use sluice_controllers::presence::{Presence, Removal};
+use sluice_operator::Installation;
 use sluice_operator::uninstall::{Seen, Step, Wish, plan};
-use sluice_operator::{InstallOptions, Installation, Naming};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_runtime::clock::ServerClock;
@@ -63,18 +63,17 @@ pub struct Remover {
     client: Client,
     as_quota_controller: (Client, Arc<ServerClock>),
     namespace: String,
-    naming: Naming,
     told: watch::Sender<Removal>,
 }
 
 impl Remover {
-    /// Of the installation with the options `installed`. `told` gets how far it is.
+    /// Of the installation in `namespace`. `told` gets how far it is.
     ///
     /// # Errors
     /// When no client can be made.
     pub async fn new(
         options: ClientOptions,
-        installed: &InstallOptions,
+        namespace: &str,
         told: watch::Sender<Removal>,
     ) -> anyhow::Result<Self> {
         let clock = Arc::new(ServerClock::default());
@@ -85,8 +84,7 @@ impl Remover {
         Ok(Self {
             client,
             as_quota_controller: (impersonating, clock),
-            namespace: installed.namespace.clone(),
-            naming: installed.naming,
+            namespace: namespace.to_owned(),
             told,
         })
     }
@@ -144,12 +142,11 @@ impl Remover {
             return Ok(());
         }
         let (client, quota_controller) = (self.client.clone(), self.as_quota_controller.clone());
-        let mut removal =
-            uninstall::Removal::new(client, quota_controller, (self.namespace.clone(), self.naming), to_log);
+        let mut removal = uninstall::Removal::new(client, quota_controller, self.namespace.clone(), to_log);
         let mut report = Report::new(&self.namespace, false);
         let (mut was_over, mut before) = (false, Vec::new());
         loop {
-            let seen = observe_made(&self.client, &self.namespace, self.naming).await?;
+            let seen = observe_made(&self.client, &self.namespace).await?;
             if let Some(object) = seen.blocking().next() {
                 let what = anyhow::anyhow!("{object} has not Sluice's label: label it, or remove it");
                 return Err(Stopped::Failed(what));

@@ -94,6 +94,8 @@ enum Command {
     /// Exit code: 0: done; 1: an error; 2: wrong arguments; 3: pods wait still, and the output says why.
     Pause(pause::PauseArgs),
     /// End a pause: pods wait for quota again
+    ///
+    /// Exit code: 0: done; 1: an error; 2: wrong arguments.
     Resume(pause::ResumeArgs),
     /// Remove an installation: let go all pods that wait, then delete what is Sluice's
     ///
@@ -125,7 +127,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Command::Crds => crds::print()?,
             Command::Render(args) => return Ok(render::run(&args)),
             Command::Pause(args) => return pause::run(args).await,
-            Command::Resume(args) => pause::resume(args).await?,
+            Command::Resume(args) => return pause::resume(args).await,
             Command::Uninstall(args) => return uninstall::run(*args).await,
         }
         Ok(ExitCode::SUCCESS)

@@ -11,10 +11,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use sluice_api::names;
-use sluice_controllers::admission_config;
 use sluice_controllers::certificates::{self, CertificateSettings, Secrets};
 use sluice_controllers::installation::{self, Asked, InstallationSettings, Told, follow_asked};
 use sluice_controllers::presence::{Presence, Removal};
+use sluice_controllers::{AdmissionTroubles, admission_config};
 use sluice_operator::{InstallOptions, NamespaceUse, WebhookClient};
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::events::recorder;
@@ -118,26 +118,30 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     keep_certificates(&mut tasks, (&args, &wanted), &client, (&secrets, asked), lead, &cancel);
     let upgrade = end_when_gated_otherwise(client.clone(), wanted.gating, version, cancel.clone());
     tasks.spawn("version of the API server", end_with(upgrade));
-    let (withheld, why_withheld) = watch::channel(None);
+    let (troubles, of_admission) = watch::channel(AdmissionTroubles::default());
     let (presence, is_present) = watch::channel(Presence::default());
     let (removal, removed) = watch::channel(Removal::default());
     let configuration = admission_config::run(
         client.clone(),
         secrets,
         InstallOptions { gating: gating_at(&version, wanted.gating), ..wanted.clone() },
-        (is_present.clone(), withheld),
+        (is_present.clone(), troubles),
         may_write(&token),
         cancel.clone(),
     );
     tasks.spawn("admission configuration", once_leading(leadership.clone(), cancel.clone(), configuration));
-    let removing =
-        Remover::new(options, &wanted, removal).await?.run(is_present, may_write(&token), cancel.clone());
+    let removing = Remover::new(options, &args.namespace, removal).await?.run(
+        is_present,
+        may_write(&token),
+        cancel.clone(),
+    );
     tasks.spawn("removal", once_leading(leadership.clone(), cancel.clone(), removing));
     let (events, writer) = recorder(client.clone(), names::OPERATOR, &identity);
     tasks.spawn("events", end_with(writer.run(cancel.clone())));
+    let may_downgrade = args.allow_downgrade || wanted.allow_downgrade;
     // What the operands are told is what is wanted: they ask API servers themselves.
-    let settings = InstallationSettings::new(wanted, args.allow_downgrade, args.reported_version.as_deref());
-    let told = Told { withheld: why_withheld, removal: removed, presence, events };
+    let settings = InstallationSettings::new(wanted, may_downgrade, args.reported_version.as_deref());
+    let told = Told { admission: of_admission, removal: removed, presence, events };
     let keeping = installation::run(client, settings, told, may_write(&token), cancel.clone());
     tasks.spawn("installation", once_leading(leadership, cancel.clone(), keeping));
     // The lease is given back when nothing is written any more.

@@ -14,8 +14,9 @@ use sluice_api::{DEFAULT_PAUSE_RATE, HIGHEST_PAUSE_RATE, LONGEST_PAUSE, names};
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_runtime::clock::ServerClock;
 
+use crate::requests::RequestError;
 use offline::Released;
-use target::Target;
+use target::{Order, Target};
 
 /// Exit code of clap for arguments that are wrong.
 const WRONG_ARGUMENTS: u8 = 2;
@@ -106,7 +107,9 @@ pub async fn run(args: PauseArgs) -> anyhow::Result<ExitCode> {
     let namespaces = (!scope.all).then_some(scope.namespaces.as_slice());
     let waiting = offline::held(&client, namespaces).await?.len();
     // By the clock of the API server, whose answer this was.
-    let until = Timestamp::from_second(clock.reckoned().checked_add(args.lasts)?.as_second())?;
+    let since = Timestamp::from_second(clock.reckoned().as_second())?;
+    let until = Timestamp::from_second(since.checked_add(args.lasts)?.as_second())?;
+    let order = Order { since, until, rate: args.rate };
     if scope.all && !args.yes {
         say(&format!(
             "all namespaces would be paused until {until}: {waiting} pods wait; nothing was changed"
@@ -123,7 +126,7 @@ pub async fn run(args: PauseArgs) -> anyhow::Result<ExitCode> {
         vec![target::configuration(&client).await?]
     };
     for target in &targets {
-        target.pause(&client, until, args.rate).await?;
+        target.pause(&client, order).await?;
         say(&format!("{target} paused until {until}"))?;
     }
     if !args.offline {
@@ -134,21 +137,32 @@ pub async fn run(args: PauseArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut released = Released::default();
-    let done = offline::release(&client, namespaces, (until, args.rate, &clock), &mut released).await;
+    let done = offline::release(&client, namespaces, (order, &clock), &mut released).await;
     // Also before an error: what was done is done.
     let printed = say(&released.to_string());
     done?;
     printed?;
-    Ok(if released.left > 0 { ExitCode::from(LEFT) } else { ExitCode::SUCCESS })
+    Ok(match (released.unpaused.is_empty(), released.left) {
+        (false, _) => failed(released.unpaused.values()),
+        (true, 0) => ExitCode::SUCCESS,
+        (true, _) => ExitCode::from(LEFT),
+    })
+}
+
+/// Tells of each, for the rest was done.
+fn failed<'e>(errors: impl IntoIterator<Item = &'e RequestError>) -> ExitCode {
+    errors.into_iter().for_each(|error| eprintln!("error: {error}"));
+    ExitCode::FAILURE
 }
 
 /// Ends pauses, and prints which.
 ///
 /// # Errors
-/// When the cluster cannot be read or written, or a right is missing.
-pub async fn resume(args: ResumeArgs) -> anyhow::Result<()> {
-    let (client, _) = args.cluster.connect().await?;
-    let targets = if args.scope.all {
+/// When the cluster cannot be read. What cannot be written is printed, after all others were.
+pub async fn resume(args: ResumeArgs) -> anyhow::Result<ExitCode> {
+    let (client, clock) = args.cluster.connect().await?;
+    let is_all = args.scope.all;
+    let targets = if is_all {
         target::paused(&client).await?
     } else {
         args.scope.namespaces.into_iter().map(Target::Namespace).collect()
@@ -156,11 +170,24 @@ pub async fn resume(args: ResumeArgs) -> anyhow::Result<()> {
     if targets.is_empty() {
         say("nothing is paused")?;
     }
+    let mut errors = Vec::new();
     for target in targets {
-        target.resume(&client).await?;
-        say(&format!("{target} not paused any more: pods wait for quota"))?;
+        match target.resume(&client).await {
+            Ok(true) => say(&format!("{target} not paused any more: pods wait for quota"))?,
+            Ok(false) => say(&format!("{target} not there"))?,
+            Err(error) => errors.push(error),
+        }
     }
-    Ok(())
+    if !is_all {
+        match target::all_paused(&client, clock.reckoned()).await {
+            Ok(None) => {}
+            Ok(Some((all, until))) => {
+                say(&format!("{all} paused until {until} all the same, which sluice resume --all ends"))?;
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    Ok(if errors.is_empty() { ExitCode::SUCCESS } else { failed(&errors) })
 }
 
 fn say(line: &str) -> io::Result<()> {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kube::Api;
+use kube::api::DynamicObject;
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::retry::{Failure, classify};
@@ -32,6 +34,13 @@ pub enum RequestError {
     Rights(String),
 }
 
+impl RequestError {
+    /// Whether there is no such object.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Failed { source, .. } if classify(source) == Failure::NotFound)
+    }
+}
+
 /// Makes an error of `verb` on `object`, which is of this resource.
 pub fn failed(
     verb: &'static str,
@@ -57,5 +66,13 @@ where
             }
             answer => return answer,
         }
+    }
+}
+
+/// The object of this name; none where its kind is not installed.
+pub async fn find(api: &Api<DynamicObject>, name: &str) -> kube::Result<Option<DynamicObject>> {
+    match patiently(|| api.get_opt(name)).await {
+        Err(error) if classify(&error) == Failure::NotFound => Ok(None),
+        answer => answer,
     }
 }

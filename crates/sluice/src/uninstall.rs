@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use kube::Client;
 use sluice_api::names;
-use sluice_operator::Naming;
 use sluice_operator::uninstall::{Found, ObjectName, Seen, Step, Wish, plan};
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_runtime::clock::ServerClock;
@@ -164,12 +163,7 @@ async fn remove(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut steps = plan(&seen, wish);
-    let mut removal = Removal::new(
-        client.clone(),
-        as_quota_controller,
-        (seen.namespace.clone(), Naming::default()),
-        to_stderr,
-    );
+    let mut removal = Removal::new(client.clone(), as_quota_controller, seen.namespace.clone(), to_stderr);
     for _ in 0..ROUNDS {
         if steps.is_empty() {
             break;
@@ -188,7 +182,7 @@ async fn remove(
     }
     report.unfinished(&steps);
     if seen.processes > 0 {
-        report.running(observe::processes(&client, &seen.namespace, Naming::default()).await?);
+        report.running(observe::processes(&client, &seen.namespace).await?);
     }
     report.end(&seen, wish);
     if steps.is_empty() {

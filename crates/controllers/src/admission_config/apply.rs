@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    fn resource(self) -> ApiResource {
+    pub(super) fn resource(self) -> ApiResource {
         match self {
             Self::Mutating => ApiResource::erase::<MutatingWebhookConfiguration>(&()),
             Self::Validating => ApiResource::erase::<ValidatingWebhookConfiguration>(&()),

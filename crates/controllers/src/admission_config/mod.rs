@@ -32,19 +32,26 @@ use tokio_util::sync::CancellationToken;
 use crate::certificates::{LoopError, Secrets};
 use crate::pace::{Limits, Pace};
 use crate::presence::Presence;
-use observe::{Sources, World};
+use crate::troubles::AdmissionTroubles;
+use observe::{Kind, Sources, World};
 
 /// How long an API server is given to put a changed admission policy in force, which takes it up to a second. A bound and no
 /// signal: nothing tells that a server follows a policy whose selector alone has changed, so what refuses grows after it.
 const FOLLOWED: Duration = Duration::from_secs(2);
 
-/// A change of the selector and a rotation of the authorities write an object some times, and must not wait.
-const LIMITS: Limits = Limits { free: 20, first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+/// A change of the selector and a rotation of the authorities write an object some times, and must not wait. Pauses are
+/// short even in a fight: an object that is wrong gates no pods, or refuses them.
+const LIMITS: Limits = Limits {
+    free: 20,
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(5),
+    calm: Duration::from_secs(10),
+};
 
 /// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
 /// say where the installation is and how its webhook is reached; authorities and namespaces are found by watching.
-/// `withheld` gets why objects that are missing are not created, for people. Nothing is made while it is not `presence` that
-/// says so: another loop removes what is there.
+/// `troubles` gets what is wrong with them, for people. Nothing is made while it is not `presence` that says so: another loop
+/// removes what is there.
 ///
 /// # Errors
 /// When something has to be written and `may_write` says no.
@@ -52,7 +59,7 @@ pub async fn run(
     client: Client,
     secrets: Secrets,
     options: InstallOptions,
-    (presence, withheld): (watch::Receiver<Presence>, watch::Sender<Option<String>>),
+    (presence, troubles): (watch::Receiver<Presence>, watch::Sender<AdmissionTroubles>),
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
@@ -63,7 +70,7 @@ pub async fn run(
     let sources = Sources::new(client.clone(), &options.namespace, secrets.ca(), seen);
     let policies = admission_policies(&options);
     tokio::select! {
-        result = keep(&client, (world, presence), &options, &withheld, may_write) => result,
+        result = keep(&client, (world, presence), &options, &troubles, may_write) => result,
         () = sources.follow(&policies, shutdown) => Ok(()),
     }
 }
@@ -72,7 +79,7 @@ async fn keep(
     client: &Client,
     (mut seen, mut presence): (watch::Receiver<World>, watch::Receiver<Presence>),
     options: &InstallOptions,
-    withheld: &watch::Sender<Option<String>>,
+    troubles: &watch::Sender<AdmissionTroubles>,
     may_write: impl Fn() -> bool,
 ) -> Result<(), LoopError> {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
@@ -82,7 +89,6 @@ async fn keep(
         world.installed &= presence.borrow_and_update().is_installed();
         let (mut failed, mut selected, mut again) = (false, false, None);
         let plan = plan::plan(&world, options);
-        tell(withheld, plan.withheld);
         for step in plan.steps {
             // What is planned anew comes soon.
             if presence.has_changed().unwrap_or(true) {
@@ -100,6 +106,9 @@ async fn keep(
             pace.wrote(&step.kind(), LIMITS, Instant::now());
             failed |= !apply::apply(client, &options.namespace, step).await;
         }
+        let (contested, over) = fought_over(&pace, Instant::now());
+        again = again.into_iter().chain(over).min();
+        tell(troubles, AdmissionTroubles { withheld: plan.withheld, contested });
         if selected {
             tokio::time::sleep(FOLLOWED).await;
         }
@@ -126,12 +135,28 @@ async fn keep(
     }
 }
 
-/// Passes on what is withheld, and logs it once.
-fn tell(withheld: &watch::Sender<Option<String>>, why: Option<String>) {
-    let is_news = withheld.send_if_modified(|told| {
-        let is_news = *told != why;
-        told.clone_from(&why);
-        is_news
+/// A sentence for each object that another client insists on, and when the first of them is over.
+fn fought_over(pace: &Pace<Kind>, now: Instant) -> (Vec<String>, Option<Instant>) {
+    let sentence = |kind: &Kind| {
+        format!(
+            "{} {}: another client changes it whenever the operator puts it back: \
+             change the options of the installation or the AAQ instead",
+            kind.resource().kind,
+            kind.name()
+        )
+    };
+    let over = pace.exceeded(now).map(|(_, over)| over).min();
+    (pace.exceeded(now).map(|(kind, _)| sentence(kind)).collect(), over)
+}
+
+/// Passes on what is wrong, and logs once what is withheld.
+fn tell(troubles: &watch::Sender<AdmissionTroubles>, now: AdmissionTroubles) {
+    let (why, mut is_news) = (now.withheld.clone(), false);
+    troubles.send_if_modified(|told| {
+        is_news = told.withheld != now.withheld;
+        let is_other = *told != now;
+        *told = now;
+        is_other
     });
     match why.filter(|_| is_news) {
         Some(why) => tracing::error!(%why, "admission objects are missing and not created"),

@@ -17,6 +17,9 @@ use super::observe::{Secrets, Seen};
 use super::plan::{ca_pair, known, serving_pair, text};
 use super::{CertificateSettings, LONGEST_SLEEP, LoopError};
 
+/// So long at most what is not valid yet is left alone: a clock may be put right.
+const CLOCK_PUT_RIGHT: Duration = Duration::from_secs(30);
+
 /// What to do in one round.
 #[derive(Debug)]
 pub(super) enum Round {
@@ -102,6 +105,7 @@ pub(super) async fn keep(
             Round::Blind => {}
             Round::Missing => tracing::info!(secret = names::GIVEN_SECRET, "waiting for cert-manager"),
             Round::Refused(error) => {
+                wait = wait.min(refused_for(now, &error));
                 tracing::warn!(secret = names::GIVEN_SECRET, %error, "certificate not taken over");
             }
             Round::Rest(due) => wait = wait.min(until(now, due)),
@@ -128,6 +132,12 @@ pub(super) async fn keep(
             return Ok(());
         }
     }
+}
+
+/// How long what is of no use for this reason is left alone, if it does not change.
+pub(super) fn refused_for(now: Timestamp, error: &TakeError) -> Duration {
+    let TakeError::NotYet(from) = error else { return LONGEST_SLEEP };
+    until(now, Some(*from)).min(CLOCK_PUT_RIGHT)
 }
 
 fn until(now: Timestamp, due: Option<Timestamp>) -> Duration {

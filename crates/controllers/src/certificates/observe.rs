@@ -1,6 +1,7 @@
 //! Follows one object by name, and the Secrets of the installation so.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource};
@@ -10,6 +11,9 @@ use sluice_operator::PartNames;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio_util::sync::CancellationToken;
+
+/// So long Secrets are waited for before that is said. With the rights of an older manifest one may never be read.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is known of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,8 +124,15 @@ impl Secrets {
     /// Waits until all were read again. What a new leader rests on is not older than its lease: a watch may have been
     /// broken for minutes, and the leader before has made a new authority meanwhile.
     pub(crate) async fn read_again(&self) {
-        let watches = self.watches.iter().chain(&self.given_watch);
-        futures::future::join_all(watches.map(WatchHealth::list_again)).await;
+        let watches = || self.watches.iter().chain(&self.given_watch);
+        let mut reading = std::pin::pin!(futures::future::join_all(watches().map(WatchHealth::list_again)));
+        while tokio::time::timeout(PATIENCE, reading.as_mut()).await.is_err() {
+            for watch in watches() {
+                if let Err(error) = watch.check() {
+                    tracing::warn!(secret = watch.kind(), %error, "nothing is written before this Secret was read");
+                }
+            }
+        }
     }
 
     /// Hands the Secret with the serving certificate to `load`, now and after each change, until `cancel`. When it is

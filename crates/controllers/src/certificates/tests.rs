@@ -7,7 +7,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::ObjectMeta;
 use sluice_operator::certificates::{
-    CA, CertOrder, CertStep, Made, SERVING, Told, issue_serving, new_authority, service_names,
+    CA, CertOrder, CertStep, Made, SERVING, TakeError, Told, issue_serving, new_authority, service_names,
 };
 
 use super::observe::Seen;
@@ -98,6 +98,15 @@ fn what_cert_manager_gives_is_stored_authority_first() {
     );
     let given::Round::Store(made) = next(&own, &given) else { panic!("nothing is served yet") };
     assert!(matches!(*made, Made::Serving(serving) if serving.key == pair.key && serving.path == path));
+}
+
+#[test]
+fn a_certificate_that_is_not_valid_yet_is_looked_at_again_soon() {
+    let now = Timestamp::from_second(1_800_000_000).expect("in range");
+    let waits = |error: &TakeError| given::refused_for(now, error).as_secs();
+    assert_eq!(waits(&TakeError::NotYet(now + SignedDuration::from_secs(7))), 7);
+    assert_eq!(waits(&TakeError::NotYet(now + SignedDuration::from_hours(7))), 30);
+    assert_eq!(waits(&TakeError::NotValid), 3600);
 }
 
 #[test]

@@ -168,11 +168,12 @@ impl Gate {
     /// Returns when the watch of cluster quotas has handed on every specification that there was when this began. Mostly it
     /// has already: they change seldom.
     async fn cluster_quotas_catch_up(&self, apply: &Apply) {
-        let listed = apply.cluster_quota_generations().await;
-        let is_current = listed.is_some_and(|listed| self.state.lock().index().2.know_clusters(&listed));
-        if !is_current {
-            self.watches.cluster_quotas.list_again().await;
+        if let Some(listed) = apply.cluster_quota_generations().await
+            && self.state.lock().index().2.know_clusters(&listed)
+        {
+            return;
         }
+        self.watches.cluster_quotas.list_again().await;
     }
 
     /// Waits until it is known which keys claims count to: without it a new leader would write other texts than its

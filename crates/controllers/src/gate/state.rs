@@ -327,12 +327,14 @@ impl State {
     }
 
     fn end_claim(&mut self, id: PodId, record: &sluice_index::PodRecord) {
+        self.pauses.leave(record);
         if let Some(quotas) = self.stages.end_claim(id, record) {
             self.writes.mark_all(&quotas);
         }
     }
 
     fn revert_claim(&mut self, id: PodId, record: &sluice_index::PodRecord) {
+        self.pauses.leave(record);
         if let Some(quotas) = self.stages.revert_claim(id, record) {
             self.writes.mark_all(&quotas);
         }

@@ -23,8 +23,9 @@ pub struct GatingMetrics {
 }
 
 impl GatingMetrics {
-    /// Registers `gate_*`.
+    /// Registers `gate_*`. Each value of the label is shown from now on.
     pub fn register(&self, registry: &mut Registry) {
+        self.set(std::iter::empty());
         let ours = registry.sub_registry_with_prefix("gate");
         let text = "API servers by what became of a pod when last asked: gated by policy or webhook, \
                     refused, or let in by nothing";

@@ -181,7 +181,7 @@ mod tests {
     fn a_pause_is_said_from_its_beginning_and_so_is_its_end() {
         let mut aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
         let pause = Pause { until: at(60), rate: 50 };
-        let wrong = Err(PauseError::Time("2h".to_owned()));
+        let wrong = Err(PauseError::Time(names::PAUSED_ANNOTATION, "2h".to_owned()));
         let mut said = Vec::new();
         for (second, pause) in [(1, Ok(None)), (2, Ok(Some(pause))), (60, Ok(None)), (70, wrong)] {
             let mut aaqs = Aaqs::default();

@@ -9,6 +9,7 @@ use kube::Client;
 use serde_json::Value;
 use sluice_api::{AAQ, names};
 use sluice_index::{AaqRecord, AaqWire};
+use sluice_runtime::clock::ServerClock;
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
 use sluice_runtime::request::objects;
@@ -26,9 +27,9 @@ use super::status::patch;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Waits until the end of a pause.
-async fn until(end: Option<Timestamp>) {
+async fn until(end: Option<Timestamp>, clock: &ServerClock) {
     match end {
-        Some(end) => sleep(end.duration_since(Timestamp::now()).try_into().unwrap_or_default()).await,
+        Some(end) => sleep(end.duration_since(clock.reckoned()).try_into().unwrap_or_default()).await,
         None => pending().await,
     }
 }
@@ -41,10 +42,11 @@ impl GatingWatch {
 
     /// Writes who gates pods, how virtual machines are counted, and whether head-room is given (`proofs`: why not), into the
     /// status of each `AAQ`: when one changes, and each time that API servers were asked.
-    /// What could not be written is tried again then.
+    /// What could not be written is tried again then. Pauses begin and end by the API server's clock, as they do for the
+    /// gate.
     pub async fn tell(
         self: Arc<Self>,
-        client: Client,
+        (client, clock): (Client, Arc<ServerClock>),
         mut proofs: watch::Receiver<Option<Arc<str>>>,
         token: WriteToken,
         writes: ApiWrites,
@@ -58,7 +60,7 @@ impl GatingWatch {
                 let unproven = proofs.borrow_and_update().clone();
                 let (patches, end): (Vec<(Arc<str>, Value)>, _) = {
                     let aaqs = changed.borrow_and_update();
-                    let (in_force, pause) = (aaqs.in_force(), aaqs.pause(now));
+                    let (in_force, pause) = (aaqs.in_force(), aaqs.pause(clock.reckoned()));
                     let wanted = |aaq: &Arc<AaqRecord>| {
                         let stated = aaq.stated.as_ref()?;
                         let said = (in_force.as_ref(), unproven.as_deref());
@@ -78,7 +80,7 @@ impl GatingWatch {
                     changed = changed.changed() => changed.is_err(),
                     asked = asked.changed() => asked.is_err(),
                     proven = proofs.changed() => proven.is_err(),
-                    () = until(end) => false,
+                    () = until(end, &clock) => false,
                 };
                 if ended {
                     return;

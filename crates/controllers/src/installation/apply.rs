@@ -14,6 +14,8 @@ use super::kind::Operand;
 use crate::pace::Limits;
 
 const DEADLINE: Duration = Duration::from_secs(10);
+/// After so long a write is a new case.
+const CALM: Duration = Duration::from_secs(60);
 
 /// What is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +70,7 @@ impl Write {
             Target::Operand(_) | Target::Needless { .. } => (10, 1, 60),
             Target::Aaq(_) | Target::Mtq(_) => (20, 1, 10),
         };
-        Limits { free, first: Duration::from_secs(first), longest: Duration::from_secs(longest) }
+        Limits { free, first: Duration::from_secs(first), longest: Duration::from_secs(longest), calm: CALM }
     }
 }
 

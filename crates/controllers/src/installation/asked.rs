@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::observe::{Sources, World};
+use crate::troubles::AdmissionTroubles;
 
 /// What is asked, by the `AAQ` or without one by the `MTQ`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +38,8 @@ impl Asked {
 /// Keeps `asked` current until `cancel`. Every replica does that, for all of them serve.
 pub async fn follow_asked(client: Client, asked: watch::Sender<Option<Asked>>, cancel: CancellationToken) {
     let (seen, mut world) = watch::channel(World::default());
-    let (_, nothing_withheld) = watch::channel(None);
-    let sources = Sources::new(client, "", nothing_withheld, seen);
+    let (_, no_troubles) = watch::channel(AdmissionTroubles::default());
+    let sources = Sources::new(client, "", no_troubles, seen);
     let publishing = async {
         while world.changed().await.is_ok() {
             let now = Asked::by(&world.borrow_and_update());

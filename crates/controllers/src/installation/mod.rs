@@ -45,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 use crate::certificates::LoopError;
 use crate::pace::Pace;
 use crate::presence::{Presence, Removal};
+use crate::troubles::AdmissionTroubles;
 pub use asked::{Asked, follow_asked};
 
 use apply::{Target, Write};
@@ -55,6 +56,10 @@ use state::Troubles;
 
 /// Of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// So long a watch gets to show what was written. What it never shows is written again: another client may have deleted the
+/// object before.
+const UNSEEN: Duration = Duration::from_secs(30);
 
 /// What the loop works on.
 #[derive(Clone, Debug)]
@@ -69,8 +74,8 @@ pub struct InstallationSettings {
 
 /// What the loop and others tell each other.
 pub struct Told {
-    /// Why admission objects that are missing are not created.
-    pub withheld: watch::Receiver<Option<String>>,
+    /// What is wrong with admission objects.
+    pub admission: watch::Receiver<AdmissionTroubles>,
     /// How far the removal is that an `AAQ` waits for.
     pub removal: watch::Receiver<Removal>,
     /// Whether anything is to be installed.
@@ -106,7 +111,7 @@ pub async fn run(
 ) -> Result<(), LoopError> {
     let InstallOptions { naming, installation: mode, .. } = settings.options;
     let (seen, world) = watch::channel(World { naming, mode, ..World::default() });
-    let sources = Sources::new(client.clone(), &settings.options.namespace, told.withheld, seen);
+    let sources = Sources::new(client.clone(), &settings.options.namespace, told.admission, seen);
     let existence = existence_loop::keep(&client, world.clone(), &told.presence, &may_write);
     let writer = Writer::new(client.clone(), settings, told.events);
     tokio::select! {
@@ -145,8 +150,8 @@ struct Writer {
     client: Client,
     settings: InstallationSettings,
     events: Recorder,
-    /// By target, on what the last write rested.
-    rested_on: BTreeMap<Target, String>,
+    /// By target, on what the last write rested, and when that was.
+    rested_on: BTreeMap<Target, (String, Instant)>,
     /// By operand, why the API server did not take the last write.
     refused: BTreeMap<Target, String>,
     contests: Contests,
@@ -168,9 +173,13 @@ impl Writer {
         if world.presence().is_to_go() {
             self.rested_on
                 .retain(|target, _| !matches!(target, Target::Operand(_) | Target::Needless { .. }));
-            self.contests = Contests::default();
+            self.contests.clear();
         }
         self.contests.keep(&self.pace, Instant::now());
+        for report in self.contests.of_admission(&self.settings.options.namespace, &world.admission.contested)
+        {
+            self.events.report(report);
+        }
         operands::plan(world, &self.settings.options, self.settings.version())
     }
 
@@ -185,13 +194,14 @@ impl Writer {
         self.refused.retain(|target, _| targets.contains(target));
         let mut again = self.write_all(world, plan.writes, may_write).await?;
         let troubles = Troubles {
-            withheld: plan.withheld.into_iter().chain(world.withheld.clone()).collect(),
+            withheld: plan.withheld.into_iter().chain(world.admission.withheld.clone()).collect(),
+            left: plan.left.into_iter().collect(),
             refused: self
                 .refused
                 .iter()
                 .map(|(target, why)| format!("{target} could not be written: {why}"))
                 .collect(),
-            contested: self.contests.told(),
+            contested: self.contests.told().into_iter().chain(world.admission.contested.clone()).collect(),
         };
         let statuses = status::plan(world, &troubles, &self.settings, Timestamp::now());
         again = again.into_iter().chain(self.write_all(world, statuses, may_write).await?).min();
@@ -207,7 +217,8 @@ impl Writer {
         let (mut again, mut failed) = (None, false);
         for write in writes {
             // What was written is not seen yet.
-            if self.rested_on.get(&write.target) == Some(&write.rests_on) {
+            if let Some(due) = unseen_until(self.rested_on.get(&write.target), &write, Instant::now()) {
+                again = again.into_iter().chain([due]).min();
                 continue;
             }
             if let Some(due) = self.pace.held(&write.target, Instant::now()) {
@@ -259,7 +270,15 @@ impl Writer {
             }
         }
         self.refused.remove(&write.target);
-        self.rested_on.insert(write.target, write.rests_on);
+        self.rested_on.insert(write.target, (write.rests_on, Instant::now()));
         true
     }
+}
+
+/// Until when `write` is left out because the `last` one of its target rested on the same and may not be seen yet; `None` if
+/// it is to be sent.
+fn unseen_until(last: Option<&(String, Instant)>, write: &Write, now: Instant) -> Option<Instant> {
+    let (_, since) = last.filter(|(rested_on, _)| *rested_on == write.rests_on)?;
+    let due = *since + UNSEEN;
+    (now < due).then_some(due)
 }

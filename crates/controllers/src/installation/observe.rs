@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ResourceQuota, Service};
@@ -23,6 +24,10 @@ use super::live::Live;
 use super::wire::{AaqWire, MtqWire, OperandWire, Order, Orders as _, PriorityClassWire};
 use crate::owner::{self, Owner};
 use crate::presence::{Presence, Removal};
+use crate::troubles::AdmissionTroubles;
+
+/// So long a kind is not called out of reach: an API server that has just started answers 403 until its caches are filled.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Everything that the plan depends on. What is missing here was not looked for yet.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,10 +40,12 @@ pub(super) struct World {
     pub(super) priority_classes: Option<BTreeSet<String>>,
     /// Objects of the kinds of operands that have our labels.
     pub(super) operands: BTreeMap<Kind, Operands>,
+    /// Kinds of operands that could not be listed for a while, and why.
+    pub(super) unlisted: BTreeMap<Kind, String>,
     /// To what all of them belong.
     pub(super) owner: Owner,
-    /// Why admission objects that are missing are not created.
-    pub(super) withheld: Option<String>,
+    /// What is wrong with admission objects.
+    pub(super) admission: AdmissionTroubles,
     /// By which the Deployments are named.
     pub(super) naming: Naming,
     /// What installs.
@@ -149,7 +156,7 @@ fn first(orders: Option<&BTreeMap<String, Order>>) -> Option<&Order> {
 pub(super) struct Sources {
     client: Client,
     namespace: String,
-    withheld: watch::Receiver<Option<String>>,
+    admission: watch::Receiver<AdmissionTroubles>,
     seen: watch::Sender<World>,
 }
 
@@ -157,10 +164,10 @@ impl Sources {
     pub(super) fn new(
         client: Client,
         namespace: &str,
-        withheld: watch::Receiver<Option<String>>,
+        admission: watch::Receiver<AdmissionTroubles>,
         seen: watch::Sender<World>,
     ) -> Self {
-        Self { client, namespace: namespace.to_owned(), withheld, seen }
+        Self { client, namespace: namespace.to_owned(), admission, seen }
     }
 
     /// Follows all of it, with how far the `removal` is, until `cancel`.
@@ -196,7 +203,9 @@ impl Sources {
             ),
             self.follow_kind::<Service>(Kind::Service, Api::namespaced(client(), namespace), &cancel),
             owner::follow(client(), &cancel, |owner| self.change(|world| world.owner = owner)),
-            cancel.run_until_cancelled(self.follow_told(&self.withheld, |world, why| world.withheld = why)),
+            cancel.run_until_cancelled(
+                self.follow_told(&self.admission, |world, troubles| world.admission = troubles)
+            ),
             cancel.run_until_cancelled(self.follow_told(removal, |world, removal| world.removal = removal)),
         );
     }
@@ -272,6 +281,7 @@ impl Sources {
                 let listed = listed.take().unwrap_or_default();
                 self.change(|world| {
                     let is_removed = world.presence().is_to_go();
+                    world.unlisted.remove(&kind);
                     world.operands.entry(kind).or_default().replace(listed, is_removed);
                 });
             }
@@ -287,9 +297,19 @@ impl Sources {
             }
         };
         let options = WatchOptions::default().labels(format!("{PART_OF}={}", names::APP));
+        let health = WatchHealth::new(kind.resource().plural);
+        let unlisted = async {
+            while tokio::time::timeout(PATIENCE, health.synced()).await.is_err() {
+                if let Err(why) = health.check() {
+                    self.change(|world| drop(world.unlisted.insert(kind, why)));
+                }
+            }
+        };
         // As above.
-        let _ =
-            watch_kind(api, options, sink, WatchHealth::new(kind.resource().plural), cancel.clone()).await;
+        let _ = tokio::join!(
+            watch_kind(api, options, sink, health.clone(), cancel.clone()),
+            cancel.run_until_cancelled(unlisted),
+        );
     }
 
     fn change(&self, change: impl FnOnce(&mut World)) {

@@ -38,6 +38,8 @@ pub(super) struct Plan {
     pub(super) writes: Vec<Write>,
     /// Why nothing is made or put back; `None` if nothing is left out for that reason.
     pub(super) withheld: Option<String>,
+    /// What a newer operator has written, and is left as it is.
+    pub(super) left: Option<String>,
 }
 
 /// The writes that bring the operands to what `options` say and `AAQ`, or without one of a user `MTQ`, ask; none as long as
@@ -46,9 +48,12 @@ pub(super) fn plan(world: &World, options: &InstallOptions, version: Version<'_>
     if !world.presence().is_installed() {
         return Plan::default();
     }
-    let Some(asked) = asked(world).filter(|_| world.has_listed_operands()) else { return Plan::default() };
+    let Some(asked) = asked(world).filter(|_| world.has_listed_operands()) else {
+        return Plan { withheld: unlisted(world), ..Plan::default() };
+    };
     let wanted: BTreeMap<Operand, Value> =
         operand_objects(options, &asked).into_iter().filter_map(named).collect();
+    let left = left(world, wanted.keys(), version);
     let Owner::Known(owner) = &world.owner else {
         let withheld = world.owner.missing().map(|missing| {
             format!(
@@ -56,7 +61,7 @@ pub(super) fn plan(world: &World, options: &InstallOptions, version: Version<'_>
                  apply the manifest or the chart again"
             )
         });
-        return Plan { writes: Vec::new(), withheld };
+        return Plan { writes: Vec::new(), withheld, left };
     };
     let owned = |object| belonging(object, owner, version.own);
     let put_right = wanted.iter().filter_map(|(operand, object)| {
@@ -70,7 +75,40 @@ pub(super) fn plan(world: &World, options: &InstallOptions, version: Version<'_>
         live.writer.is_some() && !version.leaves(live) && !wanted.contains_key(operand)
     });
     let writes = put_right.chain(needless.map(|(operand, live)| deleted(operand, live))).collect();
-    Plan { writes, withheld: None }
+    Plan { writes, withheld: None, left }
+}
+
+/// Kinds that the API server does not list: without one nothing can be compared.
+fn unlisted(world: &World) -> Option<String> {
+    let kinds = world
+        .unlisted
+        .iter()
+        .map(|(kind, why)| format!("{} cannot be listed ({why})", kind.resource().plural));
+    let kinds = kinds.collect::<Vec<_>>().join(", ");
+    (!kinds.is_empty()).then(|| {
+        format!("controller and webhook are not kept: {kinds}: apply the manifest or the chart again, with its rights")
+    })
+}
+
+/// The operands of these that a newer operator has written, in a sentence.
+fn left<'o>(
+    world: &World,
+    wanted: impl Iterator<Item = &'o Operand>,
+    version: Version<'_>,
+) -> Option<String> {
+    let newer = wanted.filter_map(|operand| {
+        let live = world.operand(operand).filter(|live| version.leaves(live))?;
+        let writer = live.writer.as_deref().unwrap_or_default();
+        Some(format!("{} {} of {writer}", operand.kind.resource().kind, operand.name))
+    });
+    let newer = newer.collect::<Vec<_>>().join(", ");
+    (!newer.is_empty()).then(|| {
+        format!(
+            "an operator of a newer version than {} wrote what runs, and it is left: {newer}: \
+             install that version again, or set allowDowngrade",
+            version.own
+        )
+    })
 }
 
 /// What `AAQ` or `MTQ` ask of the pods; `None` as long as something was not looked for.

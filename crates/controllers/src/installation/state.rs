@@ -2,6 +2,7 @@
 
 use sluice_api::{AaqPhase, names};
 
+use super::kind::Kind;
 use super::live::Live;
 use super::observe::World;
 use crate::aaq_conditions::Said;
@@ -24,6 +25,8 @@ pub(super) struct Troubles {
     pub(super) withheld: Vec<String>,
     /// The API server did not take a write.
     pub(super) refused: Vec<String>,
+    /// A newer operator has written what is there, and it is left.
+    pub(super) left: Vec<String>,
     /// Another client insists on something different.
     pub(super) contested: Vec<String>,
 }
@@ -45,7 +48,14 @@ impl Deployments {
     pub(super) fn of(world: &World, troubles: &Troubles) -> Option<Self> {
         let mut deployments = Self { troubles: troubles.clone(), ..Self::default() };
         for name in world.deployment_names() {
-            deployments.look_at(name, world.deployment(name)?);
+            match world.deployment(name) {
+                Some(is) => deployments.look_at(name, is),
+                // Why is among the troubles.
+                None if world.unlisted.contains_key(&Kind::Deployment) => {
+                    deployments.down.push(format!("Deployment {name} cannot be seen"));
+                }
+                None => return None,
+            }
         }
         Some(deployments)
     }
@@ -68,7 +78,12 @@ impl Deployments {
     }
 
     fn is_complete(&self) -> bool {
-        self.down.is_empty() && self.short.is_empty() && self.rolling.is_empty()
+        self.down.is_empty() && self.short.is_empty() && self.rolling.is_empty() && self.is_own()
+    }
+
+    /// No part of it is of a newer version than the operator.
+    pub(super) fn is_own(&self) -> bool {
+        self.troubles.left.is_empty()
     }
 
     /// The phase of an installation whose version was last `observed`.
@@ -122,10 +137,11 @@ impl Deployments {
     /// Whether something is missing that was there, or wrong.
     pub(super) fn degraded(&self, gate: &Gate, is_first: bool) -> Said {
         let missing = [&self.down[..], &self.short].concat().join("; ");
-        let Troubles { withheld, refused, contested } = &self.troubles;
+        let Troubles { withheld, refused, left, contested } = &self.troubles;
         let (status, reason, message) = match gate {
             _ if !withheld.is_empty() => ("True", "ObjectsNotCreated", withheld.join("; ")),
             _ if !refused.is_empty() => ("True", "ObjectsNotWritten", refused.join("; ")),
+            _ if !left.is_empty() => ("True", "LeftToNewerVersion", left.join("; ")),
             _ if !contested.is_empty() => ("True", names::OBJECT_CONTESTED, contested.join("; ")),
             _ if !missing.is_empty() && !is_first => ("True", "DeploymentsNotReady", missing),
             Gate::Broken(reason, message) => ("True", reason.as_str(), message.clone()),

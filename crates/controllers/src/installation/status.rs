@@ -173,7 +173,7 @@ fn told(order: &Order, deployments: &Deployments, gate: &Gate, version: &str) ->
     let is_first = observed.is_none() && phase != AaqPhase::Deployed;
     Told {
         phase,
-        is_all_new: phase == AaqPhase::Deployed,
+        is_all_new: phase == AaqPhase::Deployed && deployments.is_own(),
         conditions: vec![
             deployments.available(gate, is_first),
             deployments.progressing(phase, is_first),

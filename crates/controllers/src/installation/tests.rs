@@ -46,6 +46,7 @@ fn world() -> World {
         mtqs: Some(BTreeMap::new()),
         priority_classes: Some(["high", "system-cluster-critical"].map(str::to_owned).into()),
         operands: Kind::ALL.map(|kind| (kind, super::observe::Operands::default())).into(),
+        unlisted: BTreeMap::new(),
         owner: Owner::Known(role()),
         ..World::default()
     };

@@ -21,8 +21,8 @@ pub struct Need {
     pub unspecified: Option<MissingResources>,
     /// What the pod takes that it follows, and that ends when the migration does.
     pub source: Charge,
-    /// What decides which scopes match that pod. A quota whose scopes leave it out does not count it: nothing goes there, and
-    /// the machine grows there by all that the new pod takes.
+    /// What decides which scopes match that pod. A quota whose scopes leave it out does not count it: nothing goes
+    /// there, and the machine grows there by all that the new pod takes.
     pub source_facts: ScopeFacts,
     /// Further pods that it follows, and of each what it takes beyond what passes anyway ([`super::Stake::Passes`]). A quota
     /// whose scopes leave such a pod out does not count it, so nothing goes there.

@@ -23,11 +23,8 @@ use super::wait_order::{ClassId, Patience, QuotaId};
 use crate::charge::Charge;
 use crate::ledger::Ledger;
 
-/// In its next turn a pod has eight times as long for something to be freed, as a power of two: where pods end seldom, short
-/// turns only put off the one that helps.
-const LONGER: u32 = 3;
-/// So often at most.
-const MOST_OFTEN: u32 = 2;
+/// How often the time may double in which something has to be freed.
+const DOUBLED: u32 = 6;
 
 /// Room that is kept for a class.
 #[derive(Debug)]
@@ -117,11 +114,10 @@ impl ReleaseQueue {
     /// From now on something has to be freed for the class: in twice the time that its turn has lasted.
     fn go_on(&mut self, id: ClassId, quotas: Arc<QuotaSet>, began_ms: u64, patience: Patience) {
         let Some(class) = self.classes.get(&id) else { return };
-        let (charge, in_vain) = (Arc::clone(&class.charge), class.in_vain.min(MOST_OFTEN));
+        let (charge, in_vain) = (Arc::clone(&class.charge), class.in_vain.min(DOUBLED));
         let [least_ms, most_ms] =
-            [in_vain, MOST_OFTEN].map(|times| patience.limit_ms.saturating_mul(1 << (LONGER * times)));
-        let lasted_ms = patience.now_ms.saturating_sub(began_ms).min(most_ms);
-        let lasts_ms = lasted_ms.saturating_mul(2).max(least_ms);
+            [in_vain, DOUBLED].map(|times| patience.limit_ms.saturating_mul(1 << times));
+        let lasts_ms = patience.now_ms.saturating_sub(began_ms).saturating_mul(2).clamp(least_ms, most_ms);
         self.reservations.insert(id, Reservation { quotas, charge, began_ms, lack: self.lack(id) });
         self.dues.set(id, patience.now_ms.saturating_add(lasts_ms).saturating_add(1));
     }

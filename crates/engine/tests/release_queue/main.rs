@@ -9,7 +9,6 @@
 
 mod deadlines;
 mod fairness;
-mod long_jobs;
 mod scenes;
 mod turns;
 mod world;

@@ -108,7 +108,7 @@ fn a_turn_in_which_nothing_is_freed_is_over_and_the_next_one_begins() {
     assert_eq!(released(queue.decide(at(505), ALL)), [3], "the first one had its turn");
     queue.end(Claim::Assumed, &quotas, &charge(1, 0));
     assert_eq!(behind(&mut queue, 604), Some(PodId(1)), "when room is freed, the first has another one");
-    assert_eq!(queue.next_due_ms(), Some(1_405), "eight times as long without anything freed");
+    assert_eq!(queue.next_due_ms(), Some(805), "twice as long without anything freed");
 }
 
 /// What runs cannot wait for its end.

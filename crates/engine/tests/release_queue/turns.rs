@@ -11,48 +11,48 @@ use sluice_engine::{
 use crate::{charge, key, ledger, share_of};
 
 const SECOND: u64 = 1_000;
-pub const MINUTE: u64 = 60 * SECOND;
-pub const HOUR: u64 = 60 * MINUTE;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
 const WEEK: u64 = 7 * 24 * HOUR;
 const PATIENCE_MS: u64 = MINUTE;
 
 /// A quota of so much CPU.
-pub struct Quota {
+struct Quota {
     is_shared: bool,
     cpu: i128,
 }
 
-pub const fn own(cpu: i128) -> Quota {
+const fn own(cpu: i128) -> Quota {
     Quota { is_shared: false, cpu }
 }
 
-pub const fn shared(cpu: i128) -> Quota {
+const fn shared(cpu: i128) -> Quota {
     Quota { is_shared: true, cpu }
 }
 
 /// Small pods of one namespace, of one CPU each.
-pub struct Small {
-    pub share: u32,
-    pub quotas: &'static [u32],
+struct Small {
+    share: u32,
+    quotas: &'static [u32],
     /// At least and at most.
-    pub lives: (u64, u64),
+    lives: (u64, u64),
     /// One comes each so often; `None`: there is always one that waits.
-    pub every: Option<u64>,
+    every: Option<u64>,
 }
 
-pub const fn churn(share: u32, quotas: &'static [u32], shortest: u64, longest: u64) -> Small {
+const fn churn(share: u32, quotas: &'static [u32], shortest: u64, longest: u64) -> Small {
     Small { share, quotas, lives: (shortest, longest), every: None }
 }
 
 /// A pod that is larger than what is free.
-pub struct Head {
+struct Head {
     share: u32,
     quotas: &'static [u32],
     cpu: i128,
 }
 
 /// What takes part in a simulation.
-pub struct Mix {
+struct Mix {
     quotas: Vec<Quota>,
     /// They run from the beginning, for ever: of which share, in which quotas, how much CPU.
     services: Vec<(u32, &'static [u32], i128)>,
@@ -255,7 +255,7 @@ const fn free_if_endless(small: &Small) -> i128 {
 const SEEDS: [u64; 3] = [1, 2, 3];
 
 /// In percent of each quota; and the longest that growth was refused.
-pub fn assert_never_goes(name: &str, mix: &Mix) {
+fn assert_never_goes(name: &str, mix: &Mix) {
     for seed in SEEDS {
         let mut simulation = Simulation::new(mix, seed);
         simulation.run();
@@ -269,7 +269,7 @@ pub fn assert_never_goes(name: &str, mix: &Mix) {
     }
 }
 
-pub fn assert_goes(name: &str, mix: &Mix) {
+fn assert_goes(name: &str, mix: &Mix) {
     for seed in SEEDS {
         let mut simulation = Simulation::new(mix, seed);
         simulation.run();
@@ -281,7 +281,7 @@ pub fn assert_goes(name: &str, mix: &Mix) {
     }
 }
 
-pub fn mix(
+fn mix(
     quotas: Vec<Quota>,
     services: &[(u32, &'static [u32], i128)],
     small: Vec<Small>,
@@ -290,7 +290,7 @@ pub fn mix(
     Mix { quotas, services: services.to_vec(), small, heads }
 }
 
-pub const fn head(share: u32, quotas: &'static [u32], cpu: i128) -> Head {
+const fn head(share: u32, quotas: &'static [u32], cpu: i128) -> Head {
     Head { share, quotas, cpu }
 }
 

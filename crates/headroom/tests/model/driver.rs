@@ -3,10 +3,9 @@
 use sluice_headroom::protocol::{Command, Done, Ending, Look, QuotaRef, RENEWAL_MS, WindowSession};
 
 use crate::actions::let_go;
+use crate::looks::Read;
 use crate::rules::{Rules, Without};
-use crate::world::{
-    Quota, RaiseWrite, Read, Run, Stage, Target, World, Wrong, count, key, native, need, position,
-};
+use crate::world::{Quota, RaiseWrite, Run, Stage, Target, World, Wrong, count, key, native, need, position};
 
 impl Rules {
     /// The webhook is asked about a target.

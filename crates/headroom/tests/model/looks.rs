@@ -6,10 +6,18 @@ use sluice_engine::headroom::{Budget, Grant, NativeQuota};
 use sluice_headroom::protocol::{Done, Ending, Look, Snapshot};
 
 use crate::rules::{Rules, Without};
-use crate::world::{Read, Run, World, additional, natives};
+use crate::world::{Run, World, additional, natives};
 
 /// So long a lock holds; milliseconds.
 const LOCK_MS: i64 = 10_000;
+
+/// What a look has read: it asks for one thing after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Read {
+    Nothing,
+    Grants,
+    Quotas,
+}
 
 impl Rules {
     /// The next read of a look; with the last one it is done.

@@ -7,6 +7,8 @@ use sluice_engine::headroom::{Amounts, MARK, NativeQuota, Need};
 use sluice_engine::{Amount, Charge, Format, Quantity, Resource, ScopeFacts, Uid};
 use sluice_headroom::protocol::{QuotaRef, Rests, WindowSession};
 
+use crate::looks::Read;
+
 /// Seconds of a step of the clock.
 pub const TICK: i64 = 7;
 
@@ -124,14 +126,6 @@ pub struct RaiseWrite {
     pub granted: bool,
     /// What was above the quota was explained when the session looked.
     pub explained: bool,
-}
-
-/// What a look has read: it asks for one thing after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Read {
-    Nothing,
-    Grants,
-    Quotas,
 }
 
 /// One session and the state of its I/O.

@@ -46,9 +46,14 @@ pub enum TakeError {
     /// It is of another authority than is told.
     #[error("tls.crt is not signed by the authority in ca.crt: name an issuer that tells its own authority")]
     OtherAuthority,
-    /// It is not valid now.
-    #[error("tls.crt is not valid now: see why cert-manager does not renew it")]
+    /// It has expired.
+    #[error("tls.crt has expired: see why cert-manager does not renew it")]
     NotValid,
+    /// It is not valid yet, but from then on.
+    #[error(
+        "tls.crt is valid from {0} on: if that is not soon, compare the clocks of this node and of the issuer"
+    )]
+    NotYet(Timestamp),
     /// A segment could not be made.
     #[error(transparent)]
     Make(#[from] CertError),
@@ -125,6 +130,9 @@ fn usable(now: Timestamp, given: &Given, names: &[String]) -> Result<Validity, T
     let issuers = authorities.iter().chain(&between);
     if !issuers.into_iter().any(|(issuer, _)| inspect::signed_by(&given.certificate, issuer)) {
         return Err(TakeError::OtherAuthority);
+    }
+    if now < validity.not_before {
+        return Err(TakeError::NotYet(validity.not_before));
     }
     if validity.contains(now) { Ok(validity) } else { Err(TakeError::NotValid) }
 }

@@ -78,8 +78,12 @@ pub fn plan(
     let path = ca.map(|ca| ca.path.clone()).filter(|path| is_path(path));
     let Some((ca, validity)) = authority.filter(|(_, validity)| validity.contains(now)) else {
         let keep = ca.map(|ca| ca.bundle.clone()).unwrap_or_default();
-        let issue = issue_again(path.as_deref(), serving);
-        return at_once(vec![CertStep::NewAuthority { keep, path }, issue]);
+        let both = ca.filter(|_| path.is_some()).zip(serving);
+        // What API servers trust already is served until they know the new authority.
+        let stays =
+            both.and_then(|(ca, serving)| usable(now, ca, &ca.bundle, serving, &order.names)).is_some();
+        let issue = (!stays).then(|| issue_again(path.as_deref(), serving));
+        return at_once([CertStep::NewAuthority { keep, path }].into_iter().chain(issue).collect());
     };
     let Some(path) = path else {
         let served = serving.map(|serving| serving.path.clone()).filter(|path| is_path(path));
@@ -169,9 +173,9 @@ fn usable(
     names: &[String],
 ) -> Option<Validity> {
     let validity = inspect::serving(&serving.certificate, &serving.key, names)?;
-    let trusted = inspect::authorities(bundle)
-        .iter()
-        .any(|(authority, _)| inspect::signed_by(&serving.certificate, authority));
+    let trusted = inspect::authorities(bundle).iter().any(|(authority, validity)| {
+        validity.contains(now) && inspect::signed_by(&serving.certificate, authority)
+    });
     let answered =
         is_path(&serving.path) && (serving.path == ca.path || serving.path_before.as_ref() == Some(&ca.path));
     (trusted && validity.contains(now) && answered).then_some(validity)

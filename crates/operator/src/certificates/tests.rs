@@ -219,8 +219,13 @@ fn what_does_not_fit_together_is_made_anew() {
     assert!(plan_of(good.ca(), good.serving()).is_empty());
 
     let foreign_key = CaPair { key: other.ca().key.clone(), ..good.ca().clone() };
+    assert!(
+        matches!(plan_of(&foreign_key, good.serving()).as_slice(), [CertStep::NewAuthority { .. }]),
+        "what is served is trusted on"
+    );
+    let untrusted = CaPair { bundle: String::new(), ..foreign_key };
     assert!(matches!(
-        plan_of(&foreign_key, good.serving()).as_slice(),
+        plan_of(&untrusted, good.serving()).as_slice(),
         [CertStep::NewAuthority { .. }, CertStep::IssueServing { .. }]
     ));
     let garbage = CaPair {

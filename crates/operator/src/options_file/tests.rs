@@ -40,6 +40,7 @@ fn other() -> InstallOptions {
             labels: BTreeMap::from([("release".to_owned(), "prometheus".to_owned())]),
         },
         naming: Naming::Aaq,
+        allow_downgrade: true,
         priority_class: None,
         namespace_use: NamespaceUse::Shared,
         ..InstallOptions::default()
@@ -99,13 +100,19 @@ fn an_image_is_put_together() {
 fn what_cannot_be_is_refused_with_its_field_and_a_remedy() {
     for (text, field, remedy) in [
         ("replica: 3", "replica", "correct the file"),
-        ("replicas: many", "line 1 column 11", "correct the file"),
+        ("replicas: many", "replicas", "correct the file"),
+        (
+            "image: {tag: 1.10}\nnodeSelector: {a: 1}\nreplicas: many",
+            "replicas: error: line 3",
+            "correct the file",
+        ),
+        ("allowDowngrade: perhaps", "allowDowngrade", "correct the file"),
         ("replicas: 0", "replicas", "from 1 to 9"),
         ("image: {tga: a}", "tga", "correct the file"),
         ("image: {repository: 'slu ice'}", "image", "registry/path:tag"),
         ("image: {digest: 'sha256:1'}", "image", "registry/path:tag"),
         ("imagePullSecrets: [{name: A_B}]", "imagePullSecrets", "name of a Secret"),
-        ("imagePullSecrets: [mirror]", "", "correct the file"),
+        ("imagePullSecrets: [mirror]", "imagePullSecrets", "correct the file"),
         ("platform: openshit", "openshit", "correct the file"),
         ("webhook: {port: 443}", "webhook.port", "1024"),
         ("webhook: {port: 8444}", "webhook.port", "another one"),

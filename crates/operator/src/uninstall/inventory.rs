@@ -31,7 +31,7 @@ pub enum Stage {
 }
 
 /// Kinds of what the operator works with: certificates, and by whom it is led.
-const OWN: [&str; 3] = ["Certificate", "Lease", "Secret"];
+const OWN: [&str; 4] = ["Certificate", "ConfigMap", "Lease", "Secret"];
 
 /// An object of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,16 +44,31 @@ pub struct Part {
     pub is_made: bool,
 }
 
-/// Everything that an installation in `namespace` may have, whatever its other options, but for the CRDs.
+/// Everything that an installation in `namespace` may have, whatever its options, but for the CRDs.
 #[must_use]
-pub fn inventory(namespace: &str, naming: Naming) -> Vec<Part> {
+pub fn inventory(namespace: &str) -> Vec<Part> {
+    let (mut applied, mut made) = (BTreeSet::new(), BTreeSet::new());
+    for naming in Naming::ALL {
+        let (of_manifest, by_processes) = named(namespace, naming);
+        applied.extend(of_manifest);
+        made.extend(by_processes);
+    }
+    let mut placed: Vec<_> =
+        applied.union(&made).map(|object| (place(object, namespace), object.clone())).collect();
+    placed.sort();
+    let part = |((stage, _), object)| Part { stage, is_made: made.contains(&object), object };
+    placed.into_iter().map(part).collect()
+}
+
+/// What manifests contain of an installation with these names, and what processes make.
+fn named(namespace: &str, naming: Naming) -> (Vec<ObjectName>, Vec<ObjectName>) {
     let issuer = IssuerRef { name: String::new(), kind: String::new(), group: String::new() };
     let options = InstallOptions {
         namespace: namespace.to_owned(),
         installation: Installation::Cr,
-        naming,
         cert_manager: Some(issuer.clone()),
         monitoring: Monitoring { service_monitor: true, rules: true, ..Monitoring::default() },
+        naming,
         ..InstallOptions::default()
     };
     let kustomized = InstallOptions { reads_leases_everywhere: true, ..options.clone() };
@@ -65,25 +80,24 @@ pub fn inventory(namespace: &str, naming: Naming) -> Vec<Part> {
         vec![certificate(namespace, &issuer, &[])],
     ]
     .concat();
+    let parts = naming.parts();
+    let bundle = parts.bundle.map(|(name, _)| ("v1", "ConfigMap", name));
     let written = [
-        ("v1", "Secret", names::CA_SECRET),
-        ("v1", "Secret", names::SERVING_SECRET),
+        ("v1", "Secret", parts.authority),
+        ("v1", "Secret", parts.serving),
         ("v1", "Secret", names::GIVEN_SECRET),
         ("coordination.k8s.io/v1", "Lease", names::LEASE),
         ("coordination.k8s.io/v1", "Lease", names::OPERATOR),
     ]
+    .into_iter()
+    .chain(bundle)
     .map(|(api_version, kind, name)| ObjectName {
         kind: Kind::new(api_version, kind),
         namespace: Some(namespace.to_owned()),
         name: name.to_owned(),
     });
-    let applied: BTreeSet<_> = applied.iter().filter_map(ObjectName::of).collect();
-    let made: BTreeSet<_> = made.iter().filter_map(ObjectName::of).chain(written).collect();
-    let mut placed: Vec<_> =
-        applied.union(&made).map(|object| (place(object, namespace), object.clone())).collect();
-    placed.sort();
-    let part = |((stage, _), object)| Part { stage, is_made: made.contains(&object), object };
-    placed.into_iter().map(part).collect()
+    let made = made.iter().filter_map(ObjectName::of).chain(written).collect();
+    (applied.iter().filter_map(ObjectName::of).collect(), made)
 }
 
 /// What the operator makes by the word of an `AAQ`, where the `AAQ` installs: everything that gates, refuses or guards,

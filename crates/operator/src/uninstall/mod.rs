@@ -24,18 +24,17 @@ pub use rights::{Right, rights};
 
 use sluice_api::names;
 
-use crate::options::Naming;
+use crate::naming::AAQ_COMPONENT;
 
 /// Label of everything that belongs to an installation; its value is [`names::APP`].
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
 
-/// Selects the pods of controller and webhook.
+/// Selects the pods of controller and webhook, by whichever names they are found.
 #[must_use]
-pub fn processes_selector(naming: Naming) -> String {
-    let parts = naming.parts();
-    let key = match naming {
-        Naming::Sluice => "app.kubernetes.io/component",
-        Naming::Aaq => names::MANAGED_LABEL,
-    };
-    format!("{PART_OF}={},{key} in ({},{})", names::APP, parts.controller, parts.webhook)
+pub fn processes_selector() -> String {
+    let (controller, webhook) = (names::CONTROLLER, names::WEBHOOK);
+    format!(
+        "{PART_OF}={},app.kubernetes.io/component in ({controller},{webhook},{AAQ_COMPONENT})",
+        names::APP
+    )
 }

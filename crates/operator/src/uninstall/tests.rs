@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use sluice_api::names;
 
 use super::{
-    Collection, Found, ObjectName, Seen, Stage, Step, Wait, Wish, definitions, inventory, plan, rights,
+    Collection, Found, ObjectName, Seen, Stage, Step, Wait, Wish, definitions, inventory, plan,
+    processes_selector, rights,
 };
-use crate::options::Naming;
 
 const HOME: &str = "sluice-system";
+/// By both namings.
+const OPERATORS: [&str; 2] = ["aaq-operator", names::OPERATOR];
 
 fn wishes() -> [Wish; 3] {
     let by_default = Wish::default();
@@ -26,7 +28,7 @@ fn wishes() -> [Wish; 3] {
 fn full() -> Seen {
     let found =
         |index: usize| Found { uid: index.to_string(), is_ours: true, replicas: 1, ..Found::default() };
-    let parts = inventory(HOME, Naming::default()).into_iter().enumerate();
+    let parts = inventory(HOME).into_iter().enumerate();
     let crd = Found { uid: "crd".to_owned(), ..Found::default() };
     let of_users = Collection::OF_USERS.into_iter().chain(Collection::KEPT).map(|each| (each, 3));
     Seen {
@@ -82,6 +84,11 @@ fn found<'s>(seen: &'s mut Seen, object: &ObjectName) -> &'s mut Found {
     found
 }
 
+/// Of controller or webhook.
+fn stops_process(step: &Step) -> bool {
+    matches!(step, Step::Stop(object) if !OPERATORS.contains(&object.name.as_str()))
+}
+
 /// What the step makes of the cluster.
 fn apply(seen: &mut Seen, step: &Step) {
     match step {
@@ -112,7 +119,7 @@ fn check(before: &Seen, step: &Step, after: &Seen) {
         assert_eq!(was, is, "{step:?}");
     }
     assert!(!goes(Stage::Gates) || !refuses, "{step:?}: pods that are not gated are refused");
-    if matches!(step, Step::Stop(object) if object.name != names::OPERATOR) {
+    if stops_process(step) {
         assert!(
             !refuses && count(after, Stage::Gates) == 0,
             "{step:?}: what asks the process refuses without it"
@@ -145,8 +152,7 @@ fn check_waits(steps: &[Step], seen: &Seen) {
             assert_eq!(steps[at - 1], Step::Wait(Wait::Followed), "before {wanted:?}: {steps:?}");
         }
     }
-    let stops = |step: &Step| matches!(step, Step::Stop(object) if object.name != names::OPERATOR);
-    if let Some(at) = steps.iter().position(stops) {
+    if let Some(at) = steps.iter().position(stops_process) {
         assert_eq!(steps[at - 1], Step::Wait(Wait::Followed));
         assert!(steps.contains(&Step::Wait(Wait::Ended)));
     }
@@ -228,6 +234,9 @@ fn what_was_applied_stays_with_those_who_applied_it() {
     for gone in ["Lease", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "FlowSchema", "Service"] {
         assert!(!kept.contains(gone), "{gone}");
     }
+    let secrets = seen.parts.iter().filter(|(part, _)| part.object.kind.kind == "Secret");
+    let secrets: Vec<_> = secrets.map(|(part, _)| part.object.name.as_str()).collect();
+    assert_eq!(secrets, [names::SCRAPER], "the manifest has it, and Helm deletes it");
     for stays in ["Deployment", "ClusterRole", "ServiceAccount", "NetworkPolicy", "Namespace"] {
         assert!(kept.contains(stays), "{stays}");
     }
@@ -237,7 +246,37 @@ fn what_was_applied_stays_with_those_who_applied_it() {
     let deployments = seen.parts.iter().filter(|(part, _)| part.object.kind.kind == "Deployment");
     let deployments: Vec<_> =
         deployments.map(|(part, found)| (part.object.name.as_str(), found.replicas)).collect();
-    assert_eq!(deployments, [(names::OPERATOR, 0)]);
+    assert_eq!(deployments, OPERATORS.map(|name| (name, 0)));
+}
+
+/// For the test suite of application-aware-quota: whoever removes an installation need not say which names it has.
+#[test]
+fn what_has_names_of_others_goes_too() {
+    let seen = full();
+    for (kind, name) in [
+        ("Deployment", "aaq-controller"),
+        ("Deployment", "aaq-server"),
+        ("Service", "aaq-server"),
+        ("Secret", "aaq-server"),
+        ("Secret", "aaq-server-cert"),
+        ("ConfigMap", "aaq-server-signer-bundle"),
+        ("ServiceAccount", "aaq-controller"),
+    ] {
+        assert!(has(&seen, kind, name), "{kind} {name}");
+    }
+    let steps = plan(&seen, &Wish::default());
+    let stopped: Vec<_> = steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Stop(object) => Some(object.name.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        stopped,
+        ["aaq-operator", names::OPERATOR, "aaq-controller", "aaq-server", names::CONTROLLER, names::WEBHOOK]
+    );
+    assert!(processes_selector().ends_with(",multi-tenant)"), "{}", processes_selector());
 }
 
 #[test]

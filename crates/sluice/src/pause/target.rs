@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -9,8 +10,8 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sluice_api::{AAQ, names};
-use sluice_index::{AaqWire, Aaqs, Watched as _};
+use sluice_api::{AAQ, names, read_pause};
+use sluice_index::{AaqRecord, AaqWire, Aaqs, Watched as _};
 
 use crate::requests::{RequestError, failed, patiently};
 
@@ -24,6 +25,15 @@ pub(super) enum Target {
     Namespace(String),
     /// The `AAQ` of this name, for all namespaces.
     All(String),
+}
+
+/// What is annotated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    pub since: Timestamp,
+    pub until: Timestamp,
+    /// So many pods in a second.
+    pub rate: u32,
 }
 
 /// There is no `AAQ`.
@@ -43,17 +53,17 @@ impl Display for Target {
 }
 
 impl Target {
-    pub(super) async fn pause(
-        &self,
-        client: &Client,
-        until: Timestamp,
-        rate: u32,
-    ) -> Result<(), RequestError> {
-        self.annotate(client, &annotations(Some((until, rate)))).await
+    pub(super) async fn pause(&self, client: &Client, order: Order) -> Result<(), RequestError> {
+        self.annotate(client, &annotations(Some(order))).await
     }
 
-    pub(super) async fn resume(&self, client: &Client) -> Result<(), RequestError> {
-        self.annotate(client, &annotations(None)).await
+    /// Returns whether it is there.
+    pub(super) async fn resume(&self, client: &Client) -> Result<bool, RequestError> {
+        match self.annotate(client, &annotations(None)).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     async fn annotate(&self, client: &Client, patch: &Value) -> Result<(), RequestError> {
@@ -85,32 +95,46 @@ where
 }
 
 /// A merge patch; `None`: without a pause.
-fn annotations(pause: Option<(Timestamp, u32)>) -> Value {
-    let (until, rate) = pause.map(|(until, rate)| (until.to_string(), rate.to_string())).unzip();
+fn annotations(pause: Option<Order>) -> Value {
     json!({ "metadata": { "annotations": {
-        names::PAUSED_ANNOTATION: until,
-        names::PAUSE_RATE_ANNOTATION: rate,
+        names::PAUSED_ANNOTATION: pause.map(|order| order.until.to_string()),
+        names::PAUSED_SINCE_ANNOTATION: pause.map(|order| order.since.to_string()),
+        names::PAUSE_RATE_ANNOTATION: pause.map(|order| order.rate.to_string()),
     } } })
 }
 
 /// The `AAQ` that counts.
 pub(super) async fn configuration(client: &Client) -> anyhow::Result<Target> {
-    let api: Api<AaqWire> = Api::all(client.clone());
-    let params = ListParams::default();
+    Ok(Target::All(holding(client).await?.ok_or(NoConfiguration)?.name.to_string()))
+}
+
+/// The `AAQ` that counts, and the end of its pause, if that is in force.
+pub(super) async fn all_paused(
+    client: &Client,
+    now: Timestamp,
+) -> Result<Option<(Target, Timestamp)>, RequestError> {
+    let Some(aaq) = holding(client).await? else { return Ok(None) };
+    // One that cannot be read is none.
+    let pause = read_pause(aaq.pause.as_ref(), now).unwrap_or_default();
+    Ok(pause.map(|pause| (Target::All(aaq.name.to_string()), pause.until)))
+}
+
+async fn holding(client: &Client) -> Result<Option<Arc<AaqRecord>>, RequestError> {
+    let (api, params) = (Api::<AaqWire>::all(client.clone()), ListParams::default());
     let all = match patiently(|| api.list(&params)).await {
         Ok(list) => list.items,
         // No such kind.
         Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
         Err(error) => {
             let resource = format!("{}.{}", names::AAQS, names::GROUP);
-            return Err(failed("list", resource.clone(), resource)(error).into());
+            return Err(failed("list", resource.clone(), resource)(error));
         }
     };
     let mut aaqs = Aaqs::default();
     for aaq in &all {
         aaqs.upsert(aaq);
     }
-    Ok(Target::All(aaqs.holding().ok_or(NoConfiguration)?.name.to_string()))
+    Ok(aaqs.holding().cloned())
 }
 
 /// All that have the annotation of a pause, over or not.
@@ -140,7 +164,8 @@ where
         for object in list.items {
             let metadata = object.metadata;
             let annotations = metadata.annotations.unwrap_or_default();
-            let keys = [names::PAUSED_ANNOTATION, names::PAUSE_RATE_ANNOTATION];
+            let keys =
+                [names::PAUSED_ANNOTATION, names::PAUSED_SINCE_ANNOTATION, names::PAUSE_RATE_ANNOTATION];
             let is_paused = keys.iter().any(|key| annotations.contains_key(*key));
             all.insert(metadata.name.unwrap_or_default(), is_paused);
         }
@@ -156,12 +181,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_annotations_come_and_go_together() {
+    fn all_annotations_come_and_go_together() {
         let until = Timestamp::from_second(1_767_225_600).unwrap();
-        let expected =
-            json!({ "quota.sluice.dev/paused": "2026-01-01T00:00:00Z", "quota.sluice.dev/pause-rate": "9" });
-        assert_eq!(annotations(Some((until, 9)))["metadata"]["annotations"], expected);
-        let expected = json!({ "quota.sluice.dev/paused": null, "quota.sluice.dev/pause-rate": null });
+        let since = Timestamp::from_second(1_767_222_000).unwrap();
+        let expected = json!({
+            "quota.sluice.dev/paused": "2026-01-01T00:00:00Z",
+            "quota.sluice.dev/paused-since": "2025-12-31T23:00:00Z",
+            "quota.sluice.dev/pause-rate": "9",
+        });
+        assert_eq!(annotations(Some(Order { since, until, rate: 9 }))["metadata"]["annotations"], expected);
+        let expected = json!({
+            "quota.sluice.dev/paused": null, "quota.sluice.dev/paused-since": null, "quota.sluice.dev/pause-rate": null,
+        });
         assert_eq!(annotations(None)["metadata"]["annotations"], expected);
     }
 }

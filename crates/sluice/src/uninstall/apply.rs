@@ -8,7 +8,6 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
 use sluice_api::names;
-use sluice_operator::Naming;
 use sluice_operator::uninstall::{Collection, ObjectName, Step, Wait};
 use sluice_runtime::clock::ServerClock;
 
@@ -19,7 +18,7 @@ use super::report::{Action, Report};
 use super::requests::{api_of, list};
 use super::restore::{Restored, restore};
 use crate::progress::{Progress, Say, to_stderr};
-use crate::requests::{CONCURRENT, RequestError, failed, patiently};
+use crate::requests::{CONCURRENT, RequestError, failed, find, patiently};
 
 /// How long API servers are given to follow a deletion: as long as the operator gives them.
 const FOLLOWED: Duration = Duration::from_secs(2);
@@ -34,7 +33,6 @@ pub(crate) struct Removal {
     client: Client,
     as_quota_controller: (Client, Arc<ServerClock>),
     namespace: String,
-    naming: Naming,
     say: Say,
     released: Released,
 }
@@ -43,10 +41,10 @@ impl Removal {
     pub(crate) fn new(
         client: Client,
         as_quota_controller: (Client, Arc<ServerClock>),
-        (namespace, naming): (String, Naming),
+        namespace: String,
         say: Say,
     ) -> Self {
-        Self { client, as_quota_controller, namespace, naming, say, released: Released::default() }
+        Self { client, as_quota_controller, namespace, say, released: Released::default() }
     }
 
     /// Does the step and reports it, also what was done before an error.
@@ -103,7 +101,7 @@ impl Removal {
     async fn until_ended(&self) -> Result<(), RequestError> {
         let (begin, mut progress) = (Instant::now(), Progress::begin(self.say));
         loop {
-            let left = processes(&self.client, &self.namespace, self.naming).await?.len();
+            let left = processes(&self.client, &self.namespace).await?.len();
             if left == 0 || begin.elapsed() > ENDED {
                 return Ok(());
             }
@@ -162,7 +160,7 @@ pub(super) async fn until_gone(
     let (begin, mut progress) = (Instant::now(), Progress::begin(to_stderr));
     let api = api_of(client, object);
     loop {
-        let found = patiently(|| api.get_opt(&object.name)).await;
+        let found = find(&api, &object.name).await;
         let found = found.map_err(failed("get", object.to_string(), object.kind.qualified()))?;
         if found.is_none() {
             return Ok(true);

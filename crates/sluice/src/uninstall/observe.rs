@@ -8,7 +8,6 @@ use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use kube::{Api, Client};
 use serde_json::Value;
 use sluice_api::names;
-use sluice_operator::Naming;
 use sluice_operator::uninstall::{
     Collection, Found, ObjectName, PART_OF, Part, Seen, Wish, definitions, goes_with_aaq, inventory,
     processes_selector,
@@ -17,7 +16,7 @@ use sluice_operator::uninstall::{
 use super::requests::{api_of, list};
 use super::{finalizers, restore};
 use crate::held_pods;
-use crate::requests::{CONCURRENT, RequestError, failed, patiently};
+use crate::requests::{CONCURRENT, RequestError, failed, find, patiently};
 
 /// Label of the program that keeps an object.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -35,25 +34,23 @@ pub(super) struct Elsewhere {
 
 /// Looks at everything that an installation may have.
 pub(super) async fn observe(client: &Client, namespace: &str, wish: &Wish) -> anyhow::Result<Seen> {
-    let naming = Naming::default();
     // Who leaves what was applied leaves the CRDs, and needs no right to see them.
     let definitions = if wish.keep_objects && !wish.definitions { Vec::new() } else { definitions() };
     let further = Collection::OF_USERS.into_iter().chain(Collection::KEPT);
     let collections = Collection::MADE.into_iter().chain(further).collect();
-    let seen = look_at(client, (namespace, naming), (inventory(namespace, naming), definitions, collections))
-        .await?;
+    let seen = look_at(client, namespace, (inventory(namespace), definitions, collections)).await?;
     Ok(Seen { finalized: finalizers::finalized(client).await?.len(), ..seen })
 }
 
 /// Looks at what the operator makes by the word of an `AAQ`.
-pub(crate) async fn observe_made(client: &Client, namespace: &str, naming: Naming) -> anyhow::Result<Seen> {
-    let parts = inventory(namespace, naming).into_iter().filter(goes_with_aaq).collect();
-    look_at(client, (namespace, naming), (parts, Vec::new(), Collection::MADE.into())).await
+pub(crate) async fn observe_made(client: &Client, namespace: &str) -> anyhow::Result<Seen> {
+    let parts = inventory(namespace).into_iter().filter(goes_with_aaq).collect();
+    look_at(client, namespace, (parts, Vec::new(), Collection::MADE.into())).await
 }
 
 async fn look_at(
     client: &Client,
-    (namespace, naming): (&str, Naming),
+    namespace: &str,
     (parts, names_of_definitions, listed): (Vec<Part>, Vec<ObjectName>, Vec<Collection>),
 ) -> anyhow::Result<Seen> {
     let (parts, names): (Vec<_>, Vec<_>) = parts.into_iter().map(|part| (part.clone(), part.object)).unzip();
@@ -79,7 +76,7 @@ async fn look_at(
         definitions,
         collections,
         ending,
-        processes: processes(client, namespace, naming).await?.len(),
+        processes: processes(client, namespace).await?.len(),
         held: held_pods::held(client, None).await?.len(),
         raised: restore::marked(client).await?,
         finalized: 0,
@@ -93,21 +90,17 @@ async fn objects(
 ) -> Result<Vec<Option<DynamicObject>>, RequestError> {
     let asked = names.into_iter().map(|name| async move {
         let api = api_of(client, &name);
-        let found = patiently(|| api.get_opt(&name.name)).await;
+        let found = find(&api, &name.name).await;
         found.map_err(failed("get", name.to_string(), name.kind.qualified()))
     });
     stream::iter(asked).buffered(CONCURRENT).try_collect().await
 }
 
 /// The pods of controller and webhook that may run.
-pub(super) async fn processes(
-    client: &Client,
-    namespace: &str,
-    naming: Naming,
-) -> Result<Vec<String>, RequestError> {
+pub(super) async fn processes(client: &Client, namespace: &str) -> Result<Vec<String>, RequestError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let which = ListParams::default()
-        .labels(&processes_selector(naming))
+        .labels(&processes_selector())
         .fields("status.phase!=Failed,status.phase!=Succeeded");
     let pods = patiently(|| pods.list_metadata(&which)).await;
     let pods = pods.map_err(failed("list", format!("pods of namespace {namespace}"), "pods".to_owned()))?;

@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 
 use clap::Parser;
-use sluice_operator::Naming;
-use sluice_operator::uninstall::{Collection, Found, Seen, Wish, definitions, inventory, plan};
+use sluice_operator::uninstall::{Collection, Found, Part, Seen, Wish, definitions, inventory, plan};
 
 use super::UninstallArgs;
 use super::release::Released;
@@ -31,7 +30,9 @@ fn parse(line: &str) -> Result<UninstallArgs, clap::Error> {
 fn full() -> Seen {
     let found =
         |index: usize| Found { uid: index.to_string(), is_ours: true, replicas: 1, ..Found::default() };
-    let parts = inventory("sluice-system", Naming::default()).into_iter().enumerate();
+    // An installation has the names of one naming.
+    let is_own = |part: &Part| !part.object.name.starts_with("aaq-");
+    let parts = inventory("sluice-system").into_iter().filter(is_own).enumerate();
     Seen {
         namespace: "sluice-system".to_owned(),
         parts: parts.map(|(index, part)| (part, found(index))).collect(),

@@ -12,8 +12,8 @@ use sluice_api::{AAQ, names};
 use sluice_e2e::call::{JSON, MERGE, Response, call, get, post};
 use sluice_e2e::objects::{TARGETED, apply_aaq, is_held, pod};
 use sluice_e2e::{Installation, Running, Setup};
+use sluice_operator::Installation as InstalledBy;
 use sluice_operator::uninstall::{goes_with_aaq, inventory};
-use sluice_operator::{Installation as InstalledBy, Naming};
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::{SOON, idle_bed};
@@ -127,7 +127,7 @@ async fn the_operator_makes_an_aaq_and_yields_to_a_users() {
 /// What is there of what the operator makes.
 async fn made(client: &Client) -> Vec<String> {
     let mut there = Vec::new();
-    for part in inventory(names::INSTALL_NAMESPACE, Naming::default()).into_iter().filter(goes_with_aaq) {
+    for part in inventory(names::INSTALL_NAMESPACE).into_iter().filter(goes_with_aaq) {
         let object = part.object;
         let group = if object.kind.group.is_empty() { "/api" } else { "/apis/" };
         let home = object.namespace.as_ref().map(|name| format!("/namespaces/{name}")).unwrap_or_default();

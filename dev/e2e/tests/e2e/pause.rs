@@ -152,17 +152,21 @@ async fn who_may_not_configure_sluice_pauses_nothing() {
     wait::eventually(SOON, may, "the tenant's rights").await.unwrap();
     let until =
         |seconds| (Timestamp::now() + SignedDuration::from_secs(seconds)).strftime("%FT%TZ").to_string();
-    for annotations in
-        [json!({ names::PAUSED_ANNOTATION: until(60) }), json!({ names::PAUSE_RATE_ANNOTATION: "500" })]
-    {
+    for annotations in [
+        json!({ names::PAUSED_ANNOTATION: until(60), names::PAUSED_SINCE_ANNOTATION: until(0) }),
+        json!({ names::PAUSED_ANNOTATION: "" }),
+        json!({ names::PAUSED_SINCE_ANNOTATION: until(0) }),
+        json!({ names::PAUSE_RATE_ANNOTATION: "500" }),
+    ] {
         for by in ["", "/status"] {
             let answer = annotate(&tenant, &format!("{path}{by}"), &annotations).await;
             assert!(answer.code == 403 && answer.message().contains(names::PAUSE_POLICY), "{by}: {answer:?}");
-            assert!(answer.message().contains("have an administrator set it"), "{answer:?}");
+            assert!(answer.message().contains("have an administrator set or change it"), "{answer:?}");
         }
     }
     let created = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": {
-        "name": "born-paused", "annotations": { names::PAUSED_ANNOTATION: until(60) },
+        "name": "born-paused",
+        "annotations": { names::PAUSED_ANNOTATION: until(60), names::PAUSED_SINCE_ANNOTATION: until(0) },
     } });
     let answer = post(&tenant, "/api/v1/namespaces?dryRun=All", &created).await.unwrap();
     assert!(answer.code == 403 && answer.message().contains(names::PAUSE_POLICY), "{answer:?}");
@@ -176,19 +180,39 @@ async fn who_may_not_configure_sluice_pauses_nothing() {
         (names::PAUSE_RATE_ANNOTATION, "501"),
         (names::PAUSE_RATE_ANNOTATION, "fast"),
     ] {
-        let answer = annotate(&team.client, &path, &json!({ key: wrong })).await;
+        let mut annotations = json!({ names::PAUSED_SINCE_ANNOTATION: "2026-01-01T00:00:00Z" });
+        annotations[key] = json!(wrong);
+        let answer = annotate(&team.client, &path, &annotations).await;
         assert!(answer.code == 403 && answer.message().contains(key), "{wrong}: {answer:?}");
     }
     let query = format!("{path}?dryRun=All");
-    for right in [until(60), "2026-01-01T00:00:00.5+02:00".to_owned()] {
-        let both = json!({ names::PAUSED_ANNOTATION: right, names::PAUSE_RATE_ANNOTATION: "500" });
-        let answer = annotate(&team.client, &query, &both).await;
-        assert!(answer.is_ok(), "{answer:?}");
+    let midnight = || "2026-01-01T00:00:00.5+02:00".to_owned();
+    for (since, right, is_right) in [
+        (Some(until(0)), until(60), true),
+        (Some(midnight()), midnight(), true),
+        (Some(midnight()), "2026-01-01T22:00:00.5Z".to_owned(), true),
+        (Some(midnight()), "2026-01-01T22:00:01Z".to_owned(), false),
+        (Some("now".to_owned()), until(60), false),
+        (None, until(60), false),
+    ] {
+        let all = json!({
+            names::PAUSED_ANNOTATION: right, names::PAUSED_SINCE_ANNOTATION: since, names::PAUSE_RATE_ANNOTATION: "500",
+        });
+        let answer = annotate(&team.client, &query, &all).await;
+        assert_eq!(answer.is_ok(), is_right, "{all}: {answer:?}");
     }
     // What is set may stay when a tenant writes the namespace, and be taken away.
-    let over = json!({ names::PAUSED_ANNOTATION: "2026-01-01T00:00:00Z" });
+    let over = json!({
+        names::PAUSED_ANNOTATION: "2026-01-01T00:00:00Z", names::PAUSED_SINCE_ANNOTATION: "2026-01-01T00:00:00Z",
+        names::PAUSE_RATE_ANNOTATION: "1",
+    });
     assert!(annotate(&team.client, &path, &over).await.is_ok());
     assert!(annotate(&tenant, &path, &json!({ "note": "y" })).await.is_ok());
+    // It goes no faster, and no longer.
+    for key in [names::PAUSE_RATE_ANNOTATION, names::PAUSED_SINCE_ANNOTATION] {
+        let answer = annotate(&tenant, &path, &json!({ key: null })).await;
+        assert!(answer.code == 403 && answer.message().contains(names::PAUSE_POLICY), "{key}: {answer:?}");
+    }
     assert!(annotate(&tenant, &path, &json!({ names::PAUSED_ANNOTATION: null })).await.is_ok());
 }
 

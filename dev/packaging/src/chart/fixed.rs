@@ -67,6 +67,8 @@ platformAccounts: null
 allowedGateRemovers: []
 # How often an address with several API servers behind it is asked for each raise; 0: it is not trusted.
 balancerProofs: 0
+# true: the operator writes again what one of a newer version has written, to go back to the version of this chart.
+allowDowngrade: false
 networkPolicy:
   # Ports of API servers, behind their Service.
   apiServerPorts: [443, 6443, 8443]

@@ -2,6 +2,7 @@
 
 use k8s_openapi::ByteString;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingWebhookConfiguration,
@@ -13,16 +14,33 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_api::{WebhookEntry, names};
 use sluice_operator::{AdmissionPolicy, InstallOptions, admission_policies, mutating, validating};
+use tokio::time::Instant;
 
 use super::observe::{Configuration, Fixed, Identity, Kind, World};
 use super::plan::plan;
 use super::step::Step;
+use super::{LIMITS, fought_over};
 use crate::owner::Owner;
+use crate::pace::Pace;
 
 mod aks;
 mod owners;
 mod paths;
 mod policies;
+
+#[test]
+fn an_object_that_is_written_again_and_again_is_named_until_it_was_calm() {
+    let (mut pace, now) = (Pace::default(), Instant::now());
+    (0..LIMITS.free).for_each(|_| pace.wrote(&GATE, LIMITS, now));
+    assert_eq!(fought_over(&pace, now), (Vec::new(), None), "a rotation, or another selector");
+    pace.wrote(&GATE, LIMITS, now);
+    let (told, over) = fought_over(&pace, now);
+    assert_eq!(told.len(), 1);
+    assert!(told[0].starts_with("MutatingAdmissionPolicy sluice-gate: another client"), "{told:?}");
+    let over = over.expect("it ends");
+    assert!(over - now <= LIMITS.longest + LIMITS.calm);
+    assert_eq!(fought_over(&pace, over + Duration::from_secs(1)), (Vec::new(), None));
+}
 
 /// As it comes back from the API server.
 fn through<T: DeserializeOwned + Serialize>(value: Value) -> Value {
@@ -331,7 +349,7 @@ fn what_is_gone_is_created_with_all_that_is_known() {
             Step::Patch { .. } | Step::Own { .. } => panic!("{step:?}"),
         })
         .collect();
-    assert_eq!(created.len(), 18, "all but what has to come last: {:?}", created.keys());
+    assert_eq!(created.len(), 20, "all but what has to come last: {:?}", created.keys());
     assert_eq!(created[&GATE]["kind"], "MutatingAdmissionPolicy");
     assert_eq!(created[&GATE]["spec"]["matchConstraints"]["namespaceSelector"], json!(chosen));
     assert!(!created.contains_key(&GATED) && !created.contains_key(&GATED_BINDING));

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::{Pause, PauseError, read_pause};
 use sluice_engine::{PodId, Uid, WaitKey};
-use sluice_index::NamespaceId;
+use sluice_index::{NamespaceId, PodRecord};
 
 use crate::gate::config::Moment;
 
@@ -55,7 +55,7 @@ impl Paused {
 /// Those that wait in the scope of a pause.
 #[derive(Debug, Default)]
 struct Line {
-    /// In their order. Some may wait no more.
+    /// In their order. Some may go already, or wait in another line.
     pods: BTreeMap<WaitKey, PodId>,
     /// When the next one goes (microseconds).
     next_us: u64,
@@ -107,6 +107,19 @@ impl Pauses {
     pub fn wait(&mut self, namespace: NamespaceId, key: &WaitKey, id: PodId) {
         if let Some((scope, _)) = self.of(namespace) {
             self.lines.entry(scope).or_default().pods.insert(key.clone(), id);
+        }
+    }
+
+    /// The pod, as it was when it came to wait, waits no more, or anew.
+    pub fn leave(&mut self, record: &PodRecord) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let key = record.wait_key();
+        for scope in [Scope::One(record.namespace), Scope::All] {
+            if let Some(line) = self.lines.get_mut(&scope) {
+                line.pods.remove(&key);
+            }
         }
     }
 
@@ -167,6 +180,14 @@ impl Pauses {
         let lines = self.lines.values().filter(|line| is_leading && !line.pods.is_empty());
         let next = lines.map(|line| line.next_us.div_ceil(1_000)).min();
         end.into_iter().chain(next).min()
+    }
+}
+
+#[cfg(test)]
+impl Pauses {
+    /// So many are in lines.
+    pub fn in_line(&self) -> usize {
+        self.lines.values().map(|line| line.pods.len()).sum()
     }
 }
 

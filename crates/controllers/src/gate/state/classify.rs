@@ -70,8 +70,13 @@ impl State {
                 self.pauses.wait(record.namespace, &record.wait_key(), id);
             }
             Err(stage) => {
-                if matches!(stage, Stage::Free { awaited: 0, .. }) {
-                    self.enqueue_release(id);
+                match stage {
+                    Stage::Free { awaited: 0, .. } => self.enqueue_release(id),
+                    // In a pause it has its turn too, though there is nothing that it could be charged to.
+                    Stage::Stuck(Stuck::InvalidQuota(_)) => {
+                        self.pauses.wait(record.namespace, &record.wait_key(), id);
+                    }
+                    _ => {}
                 }
                 self.stages.place(id, stage);
                 if self.leading {
@@ -100,9 +105,10 @@ impl State {
             // Whatever quotas there are, seen or not.
             return Err(Stage::Free { awaited: 0, serial: 0 });
         }
-        let has_pause = self.has_pause(record.namespace);
-        if let Some(invalid) = self.invalid_quota(record.namespace).filter(|_| !has_pause) {
-            return Err(Stage::Stuck(Stuck::InvalidQuota(invalid)));
+        let invalid =
+            self.invalid_quota(record.namespace).map(|quota| Stage::Stuck(Stuck::InvalidQuota(quota)));
+        if let Some(stuck) = invalid.clone().filter(|_| !self.has_pause(record.namespace)) {
+            return Err(stuck);
         }
         if let Some(field) = &record.unreadable {
             return Err(Stage::Stuck(Stuck::Unreadable(Arc::clone(field))));
@@ -115,7 +121,7 @@ impl State {
             };
         }
         // What it awaits is decided by the process that leads.
-        Err(Stage::Free { awaited: 1, serial: 0 })
+        Err(invalid.unwrap_or(Stage::Free { awaited: 1, serial: 0 }))
     }
 
     /// The quotas that are about such a pod of a namespace.

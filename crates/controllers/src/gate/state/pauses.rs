@@ -12,7 +12,15 @@ use crate::gate::action::{GateEvent, Regarding};
 use crate::gate::config::Moment;
 use crate::gate::messages::reasons;
 use crate::gate::parts::pauses::{Paused, Scope};
-use crate::gate::stage::Stage;
+use crate::gate::stage::{Stage, Stuck};
+
+/// How a pod goes whose turn it is.
+enum Turn {
+    /// Charged to the quotas that it waits for in this class.
+    Charged(ClassId),
+    /// Without a charge: no quota that can be understood is about it.
+    Free,
+}
 
 impl State {
     /// What the `AAQ` that counts says of a pause.
@@ -78,23 +86,30 @@ impl State {
     pub(super) fn let_paused_go(&mut self, now: Moment) {
         for scope in self.pauses.scopes().collect::<Vec<_>>() {
             while let Some((key, id)) = self.pauses.due(scope, now) {
-                let Some(class) = self.class_in(scope, id, &key) else {
-                    self.pauses.pass(scope);
-                    continue;
-                };
-                let Some(decision) = self.stages.queue_mut().let_go(class, &key) else { break };
-                self.pauses.went(scope, now);
-                self.on_decision(decision, now);
+                match self.turn(scope, id, &key) {
+                    Some(Turn::Charged(class)) => {
+                        let Some(decision) = self.stages.queue_mut().let_go(class, &key) else { break };
+                        self.pauses.went(scope, now);
+                        self.on_decision(decision, now);
+                    }
+                    Some(Turn::Free) => {
+                        self.pauses.went(scope, now);
+                        self.stages.place(id, Stage::Free { awaited: 1, serial: 0 });
+                        self.await_lists(id);
+                    }
+                    None => self.pauses.pass(scope),
+                }
             }
         }
     }
 
-    /// The class in which the pod that had this place waits in the scope of the pause.
-    fn class_in(&self, scope: Scope, id: PodId, key: &WaitKey) -> Option<ClassId> {
+    /// How the pod that had this place goes, if it waits in the scope of the pause.
+    fn turn(&self, scope: Scope, id: PodId, key: &WaitKey) -> Option<Turn> {
         let record = self.pods.get(id).filter(|record| record.uid == key.uid)?;
         let is_there = self.pauses.of(record.namespace).is_some_and(|(other, _)| other == scope);
         match self.stages.get(id) {
-            Stage::Waiting(class) if is_there => Some(*class),
+            Stage::Waiting(class) if is_there => Some(Turn::Charged(*class)),
+            Stage::Stuck(Stuck::InvalidQuota(_)) if is_there => Some(Turn::Free),
             _ => None,
         }
     }

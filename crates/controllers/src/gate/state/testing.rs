@@ -54,6 +54,11 @@ impl State {
         }
     }
 
+    /// How many have a place in the line of a pause.
+    pub(in crate::gate) fn in_line(&self) -> usize {
+        self.pauses.in_line()
+    }
+
     /// When a held target is looked at next, in seconds since the epoch.
     pub(in crate::gate) fn next_target(&self) -> Option<i64> {
         self.targets.next_due()

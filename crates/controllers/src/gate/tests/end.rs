@@ -51,11 +51,41 @@ impl World {
             self.check_record(&quota);
         }
         self.check_shares();
-        for (key, pod) in self.server.all(Kind::Pod, "").filter(|(_, pod)| is_gated(pod)) {
+        let held = || self.server.all(Kind::Pod, "").filter(|(_, pod)| is_gated(pod));
+        for (key, pod) in held() {
             let quotas = self.quotas_of(&key.1);
-            let lacks_room = quotas.iter().any(|quota| !self.has_room(quota, pod_milli(pod)));
+            let others = held().filter(|(other, _)| *other != key);
+            let others: Vec<_> =
+                others.map(|(other, pod)| (self.quotas_of(&other.1), pod_milli(pod))).collect();
+            // Room may be kept for another one that has waited longer.
+            let is_kept = |quota: &Key| {
+                let (taken, hard) = (self.server.taken_of(quota).0, self.server.hard(quota).unwrap());
+                others.iter().any(|(about, other)| {
+                    about.contains(quota) && *other <= hard && taken + pod_milli(pod) + other > hard
+                })
+            };
+            let lacks_room =
+                quotas.iter().any(|quota| !self.has_room(quota, pod_milli(pod)) || is_kept(quota));
             assert!(lacks_room, "{key:?} of {}m is held, and {:?}", pod_milli(pod), self.rooms(&quotas));
         }
+    }
+
+    /// Every quota holds again what it has no room for: no pause goes on after its end.
+    pub fn check_in_force(&mut self) {
+        let mut large = Vec::new();
+        for (namespace, _) in self.setting.namespaces {
+            let quotas = self.quotas_of(namespace).into_iter();
+            let Some(hard) = quotas.filter_map(|quota| self.server.hard(&quota)).max() else { continue };
+            let name = format!("{namespace}-large");
+            self.server.create_in(namespace, &name, hard + 50, 0);
+            large.push(key(Kind::Pod, namespace, &name));
+        }
+        assert!(!large.is_empty());
+        self.calm_down();
+        for pod in large {
+            assert!(self.server.get(&pod).is_some_and(is_gated), "{pod:?} went after all pauses");
+        }
+        self.check_end();
     }
 
     fn quotas_of(&self, namespace: &str) -> Vec<Key> {

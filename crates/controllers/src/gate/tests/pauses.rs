@@ -11,7 +11,7 @@ use super::server::{Kind, key, wire};
 use super::step::Trouble;
 use super::stories::{Story, at};
 use super::team::NAMESPACE;
-use super::world::{TEAM, World};
+use super::world::{SHARED, TEAM, World};
 use crate::gate::parts::pauses::Paused;
 use crate::gate::{Asked, Judgement, Regarding};
 
@@ -25,13 +25,17 @@ fn time(second: i64) -> String {
     jiff::Timestamp::from_second(second).unwrap().to_string()
 }
 
-/// Of what is paused until this second; `None`: not at all.
+/// Of what is paused since the begin of time until this second; `None`: not at all.
 fn annotations(until: Option<i64>, rate: u32) -> Value {
-    let rate = rate.to_string();
-    until.map_or_else(
-        || json!({}),
-        |until| json!({ names::PAUSED_ANNOTATION: time(until), names::PAUSE_RATE_ANNOTATION: rate }),
-    )
+    until.map_or_else(|| json!({}), |until| paused(0, &time(until), &rate.to_string()))
+}
+
+fn paused(since: i64, until: &str, rate: &str) -> Value {
+    json!({
+        names::PAUSED_ANNOTATION: until,
+        names::PAUSED_SINCE_ANNOTATION: time(since),
+        names::PAUSE_RATE_ANNOTATION: rate,
+    })
 }
 
 fn namespace(until: Option<i64>, rate: u32) -> NamespaceWire {
@@ -43,7 +47,8 @@ impl World {
     pub fn pause(&mut self, namespace: &str, seconds: i64) {
         let until = (seconds > 0).then_some(self.server.now_s + seconds);
         // At a rate at which pods wait for their turn.
-        let annotations = annotations(until, 2);
+        let annotations =
+            until.map_or_else(|| json!({}), |until| paused(self.server.now_s, &time(until), "2"));
         self.server.edit(&key(Kind::Namespace, "", namespace), |object| {
             object["metadata"]["annotations"] = annotations;
         });
@@ -51,7 +56,8 @@ impl World {
     }
 }
 
-/// A full quota, and ten pods that wait for it, created one a second; it is the tenth second.
+/// A full quota, and ten pods that wait for it, created one a second; it is the tenth second, and the status was written so
+/// long ago that it may be written again in the next one.
 fn waiting() -> Story {
     let mut story = Story::led();
     story.server.set_hard(100);
@@ -59,7 +65,7 @@ fn waiting() -> Story {
         story.server.now_s = n;
         story.server.create_pod(&format!("p{n}"), 400, 0);
     }
-    story.run(at(10_000));
+    story.run(at(9_900));
     assert_eq!(story.gated().len(), 10);
     story
 }
@@ -125,11 +131,18 @@ fn it_ends_by_itself_none_is_evicted_and_who_comes_waits() {
 
 #[test]
 fn what_cannot_be_read_or_is_too_long_is_ignored_and_told() {
-    let late = LONGEST_PAUSE.as_secs() + 200;
-    for (until, rate) in [("2h".to_owned(), "1"), (time(late), "1"), (time(60), "0")] {
+    let late = time(LONGEST_PAUSE.as_secs() + 1);
+    let day_ms = u64::try_from(LONGEST_PAUSE.as_millis()).unwrap();
+    for (wrong, later) in [
+        (paused(0, "2h", "1"), 11_000),
+        // It is too long however late that is seen.
+        (paused(0, &late, "1"), day_ms),
+        (paused(80, &time(90), "1"), 11_000),
+        (json!({ names::PAUSED_ANNOTATION: time(60) }), 11_000),
+        (paused(0, &time(60), "0"), 11_000),
+    ] {
         let mut story = waiting();
-        let wrong = json!({ names::PAUSED_ANNOTATION: until, names::PAUSE_RATE_ANNOTATION: rate });
-        for now in [10_000, 11_000] {
+        for now in [10_000, later] {
             story.state.apply_namespace(&annotated(&wrong), at(now));
             story.run(at(now));
         }
@@ -143,9 +156,7 @@ fn what_cannot_be_read_or_is_too_long_is_ignored_and_told() {
 #[test]
 fn the_configuration_pauses_all_namespaces_and_one_of_its_own_comes_first() {
     let paused = |until: i64, rate: &str| {
-        let pairs =
-            [(names::PAUSED_ANNOTATION, time(until)), (names::PAUSE_RATE_ANNOTATION, rate.to_owned())];
-        let annotations = pairs.map(|(key, value)| (key.to_owned(), value)).into();
+        let annotations = serde_json::from_value(paused(0, &time(until), rate)).unwrap();
         Paused::read("aaq", Uid::parse("a"), Some(&annotations), at(10_000))
     };
     let mut story = waiting();
@@ -196,6 +207,45 @@ fn what_runs_may_have_more_and_a_quota_that_cannot_be_understood_holds_nobody() 
 }
 
 #[test]
+fn where_no_quota_can_be_understood_pods_have_their_turn_too() {
+    let mut story = Story::led();
+    let unclear = json!({ "metadata": {}, "spec": { "hard": { "cpu": "much" } } });
+    story.server.put(&key(Kind::Quota, NAMESPACE, "q"), unclear);
+    for n in 0..4 {
+        story.server.create_pod(&format!("p{n}"), 400, 0);
+    }
+    story.run(at(9_000));
+    assert_eq!(story.gated().len(), 4);
+    story.state.apply_namespace(&namespace(Some(60), 1), at(10_000));
+    for gone in 1..=4 {
+        let now = 9_000 + 1_000 * gone as u64;
+        story.run(at(now));
+        story.run(at(now + 999));
+        assert_eq!(story.gated().len(), 4 - gone, "{now}");
+    }
+}
+
+#[test]
+fn who_waits_no_more_is_in_no_line_though_nobody_leads() {
+    let mut story = Story::begin();
+    story.server.set_hard(100);
+    story.state.apply_namespace(&namespace(Some(3_600), 1), at(0));
+    for n in 0..6 {
+        let name = format!("p{n}");
+        story.server.create_pod(&name, 400, 0);
+        story.see_all(at(0));
+        assert_eq!(story.state.in_line(), 1, "{name}");
+        if n % 2 == 0 {
+            story.server.delete_pod(&name);
+        } else {
+            story.server.ungate_pod(&name);
+        }
+        story.see_all(at(0));
+        assert_eq!(story.state.in_line(), 0, "{name}");
+    }
+}
+
+#[test]
 fn what_fits_goes_at_once_and_who_leads_next_goes_on() {
     let mut story = Story::begin();
     story.server.set_hard(1_000);
@@ -221,5 +271,11 @@ proptest! {
     #[test]
     fn it_settles_whatever_is_paused(steps in super::protocol::steps(&TEAM, Trouble::Pauses)) {
         super::protocol::run(&TEAM, Trouble::Pauses, &steps);
+    }
+
+    /// The same of namespaces that share a quota.
+    #[test]
+    fn a_shared_quota_settles_whatever_is_paused(steps in super::protocol::steps(&SHARED, Trouble::Pauses)) {
+        super::protocol::run(&SHARED, Trouble::Pauses, &steps);
     }
 }

@@ -89,6 +89,9 @@ pub(super) fn run(setting: &'static Setting, trouble: Trouble, steps: &[Step]) -
     }
     world.calm_down();
     world.check_end();
+    if trouble == Trouble::Pauses {
+        world.check_in_force();
+    }
     world.trace
 }
 

@@ -315,6 +315,8 @@ fn a_quota_that_is_seen_late_beside_a_known_one_holds_too() {
     let answer = story.server.record(&record);
     story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, answer), at(101));
     assert!(story.state.plan(at(101)).is_empty(), "the watch has not come to the record");
+    let at_server = super::server::key(super::server::Kind::Quota, NAMESPACE, "late");
+    story.server.objects.insert(at_server, late.clone());
     story.state.apply_watched_quota(&wire(late), at(102));
     story.run(at(102));
     story.run(at(200));

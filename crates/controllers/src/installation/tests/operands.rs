@@ -1,14 +1,18 @@
 //! What is made, and what is put back.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_operator::InstallOptions;
+use tokio::time::Instant;
 
 use super::super::apply::{Target, Write};
 use super::super::kind::{Kind, Operand};
 use super::super::live::Live;
 use super::super::observe::World;
-use super::super::operands::{Version, plan};
+use super::super::operands::{Plan, Version, plan};
+use super::super::unseen_until;
 use super::server::{Server, options};
 use super::{VERSION, aaq, ask, asking, mtq, world};
 use crate::owner::Owner;
@@ -165,7 +169,8 @@ fn what_is_asked_holds_and_what_is_asked_no_more_is_that_of_the_options() {
         }),
     );
     let writes = server.round(&mut world, &options);
-    assert_eq!(targets(&writes), ["Deployment sluice-controller", "Deployment sluice-webhook"]);
+    let taken_back = "Deployment sluice-controller: keeps changes it";
+    assert_eq!(targets(&writes), [taken_back, "Deployment sluice-webhook"]);
     let asked = json!({ "nodeSelector": { "disk": "" }, "priorityClassName": "high", "pull": "Always" });
     let mut with_null = asked.clone();
     with_null["tolerations"] = Value::Null;
@@ -179,6 +184,31 @@ fn what_is_asked_holds_and_what_is_asked_no_more_is_that_of_the_options() {
         [by_options.clone(), by_options]
     );
     assert!(writes.iter().all(|write| write.contested.is_none()));
+}
+
+/// Without a right of a newer manifest, for example.
+#[test]
+fn a_kind_that_cannot_be_listed_is_named() {
+    let mut world = world();
+    world.operands.remove(&Kind::DisruptionBudget);
+    assert_eq!(plan(&world, &options(), VERSION), Plan::default(), "a list may take a moment");
+    world.unlisted.insert(Kind::DisruptionBudget, "403".to_owned());
+    let plan = plan(&world, &options(), VERSION);
+    assert_eq!(plan.writes, []);
+    insta::assert_snapshot!(plan.withheld.unwrap(), @"controller and webhook are not kept: poddisruptionbudgets cannot be listed (403): apply the manifest or the chart again, with its rights");
+}
+
+#[test]
+fn what_was_written_and_is_never_seen_is_written_again() {
+    let now = Instant::now();
+    let write = plan(&world(), &options(), VERSION).writes.remove(0);
+    let last = (write.rests_on.clone(), now);
+    let due = unseen_until(Some(&last), &write, now).unwrap();
+    assert_eq!(due - now, Duration::from_secs(30));
+    assert_eq!(unseen_until(Some(&last), &write, due), None);
+    let other = ("another version".to_owned(), now);
+    assert_eq!(unseen_until(Some(&other), &write, now), None);
+    assert_eq!(unseen_until(None, &write, now), None);
 }
 
 /// Roles of nodes are labels without a value.
@@ -224,6 +254,9 @@ fn an_older_operator_leaves_what_a_newer_one_wrote_unless_it_may_go_back() {
         let live = Live { writer: Some(writer.to_owned()), ..super::deployment(2) };
         world.operands.entry(Kind::Deployment).or_default().live.insert(names::WEBHOOK.to_owned(), live);
         let plan = plan(&world, &options(), Version { may_downgrade, ..VERSION });
+        let is_named = |left: &String| left.contains(&format!("Deployment sluice-webhook of {writer}"));
+        let is_written = targets(&plan.writes).contains(&"Deployment sluice-webhook".to_owned());
+        assert_eq!(plan.left.is_some_and(|left| is_named(&left)), !is_written, "{writer}");
         targets(&plan.writes).contains(&"Deployment sluice-webhook".to_owned())
     };
     for newer in ["1.2.4", "v1.10.0-rc.1", "2.0.0"] {

@@ -150,6 +150,20 @@ fn another_version_is_observed_once_all_pods_are_ready() {
     ");
 }
 
+/// An operator that has gone back does not call its own what it leaves.
+#[test]
+fn the_version_is_not_observed_while_a_newer_one_runs() {
+    let mut it = deployed();
+    it.round("2");
+    it.troubles.left = vec!["left".to_owned()];
+    let older = it.round("1");
+    it.troubles.left.clear();
+    insta::assert_snapshot!(format!("{older}\n{}", it.round("1")), @"
+    Upgrading 2: Available=True DeployCompleted, Progressing=True UpgradeStarted, Degraded=True LeftToNewerVersion, FieldsNotInForce=False AllInForce
+    Deployed 1: Available=True DeployCompleted, Progressing=False DeployCompleted, Degraded=False DeployCompleted, FieldsNotInForce=False AllInForce
+    ");
+}
+
 #[test]
 fn what_was_not_looked_for_is_not_spoken_of() {
     let known = asking(&json!({}));
@@ -163,6 +177,14 @@ fn what_was_not_looked_for_is_not_spoken_of() {
         forget(&mut world);
         assert_eq!(writes(&world, 1), []);
     }
+    let mut unlisted = known;
+    unlisted.operands.remove(&Kind::Deployment);
+    unlisted.unlisted.insert(Kind::Deployment, "403".to_owned());
+    let written = writes(&unlisted, 1);
+    let conditions = written[0].body["status"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions[0]["type"], names::AVAILABLE);
+    let message = conditions[0]["message"].as_str().unwrap();
+    assert!(message.starts_with("Deployment sluice-controller cannot be seen"), "{message}");
 }
 
 #[test]
@@ -227,8 +249,12 @@ fn what_could_not_be_written_or_is_contested_is_said() {
     let mut it = deployed();
     it.ready(names::WEBHOOK, 1);
     let said = |what: &str| vec![format!("{what} a"), format!("{what} b")];
-    it.troubles =
-        Troubles { withheld: said("withheld"), refused: said("refused"), contested: said("contested") };
+    it.troubles = Troubles {
+        withheld: said("withheld"),
+        refused: said("refused"),
+        left: said("left"),
+        contested: said("contested"),
+    };
     let mut told = Vec::new();
     let mut tell = |it: &mut Installation| {
         it.round("1");
@@ -242,6 +268,8 @@ fn what_could_not_be_written_or_is_contested_is_said() {
     tell(&mut it);
     it.troubles.refused.clear();
     tell(&mut it);
+    it.troubles.left.clear();
+    tell(&mut it);
     it.troubles.contested.clear();
     tell(&mut it);
     it.ready(names::WEBHOOK, 2);
@@ -249,6 +277,7 @@ fn what_could_not_be_written_or_is_contested_is_said() {
     insta::assert_snapshot!(told.join("\n"), @"
     True ObjectsNotCreated withheld a; withheld b
     True ObjectsNotWritten refused a; refused b
+    True LeftToNewerVersion left a; left b
     True ObjectContested contested a; contested b
     True DeploymentsNotReady 1 of 2 pods of Deployment sluice-webhook are ready
     False DeployCompleted

@@ -103,6 +103,26 @@ fn an_own_authority_hands_over_and_takes_over_again() {
     assert!(accepted(&fresh.ca().bundle, fresh.serving(), "sluice-webhook.sluice-system.svc", later));
 }
 
+/// A webhook that API servers do not trust yet refuses what it should review.
+#[test]
+fn an_own_authority_is_published_before_what_it_signs_where_there_was_none() {
+    let (mut world, now) = (nothing(), start());
+    let first = given(&authority(now), now);
+    run(&mut world, now, &first, None);
+    let (known, later) = (world.ca().bundle.clone(), now + HOUR);
+    let due = world.run(later);
+    assert_eq!(world.serving().certificate, first.certificate, "it is valid, and API servers trust it");
+    assert!(!world.ca().key.is_empty() && world.serving().bundle == world.ca().bundle);
+    assert!(accepted(&known, world.serving(), "sluice-webhook.sluice-system.svc", later));
+    assert!(due >= later + SETTLE);
+    // What has ended is of no use: nothing is lost by both at once.
+    let mut ended = nothing();
+    run(&mut ended, now, &first, None);
+    let late = now + SERVING_LIFETIME + HOUR;
+    ended.run(late);
+    assert!(accepted(&ended.ca().bundle, ended.serving(), "sluice-webhook.sluice-system.svc", late));
+}
+
 #[test]
 fn what_ends_is_replaced_without_a_wait() {
     let (mut world, now) = (nothing(), start());
@@ -131,6 +151,8 @@ fn what_is_of_no_use_is_refused_by_name() {
     assert!(matches!(take(&other, now), Err(TakeError::OtherAuthority)));
     let late = now + SERVING_LIFETIME + HOUR;
     assert!(matches!(take(&good, late), Err(TakeError::NotValid)));
+    let early = now - HOUR;
+    assert!(matches!(take(&good, early), Err(TakeError::NotYet(from)) if early < from && from <= now));
     let empty = Given::default();
     assert!(take(&empty, now).unwrap_err().to_string().contains("ca.crt"));
 }

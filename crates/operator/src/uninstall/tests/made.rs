@@ -12,7 +12,8 @@ use crate::{InstallOptions, Installation, install_objects};
 /// As the operator looks at it: only at what it makes.
 fn made() -> Seen {
     let mut seen = full();
-    seen.parts.retain(|(part, _)| goes_with_aaq(part));
+    // Those with names of others are no part of this installation.
+    seen.parts.retain(|(part, _)| goes_with_aaq(part) && !part.object.name.starts_with("aaq-"));
     seen.collections.retain(|each, _| Collection::MADE.contains(each));
     seen.definitions.clear();
     seen

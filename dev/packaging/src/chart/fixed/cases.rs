@@ -42,6 +42,6 @@ pub(crate) const CASES: [(&str, &str); 21] = [
          tolerations: [{operator: Exists}]\npriorityClassName: system-node-critical\nwebhook: {port: 1024}\n\
          installation: cr\ngating: webhook\nexemptNamespaces: [infra]\nplatformAccounts: ['a:b', 'c:d']\nbalancerProofs: 3\n\
          networkPolicy: {apiServerPorts: [6443, 7443]}\nrancher: true\nallowedGateRemovers: ['system:admin']\n\
-         certManager: {issuerRef: {name: a}}\nmonitoring: {serviceMonitor: true}\n",
+         certManager: {issuerRef: {name: a}}\nmonitoring: {serviceMonitor: true}\nallowDowngrade: true\n",
     ),
 ];
