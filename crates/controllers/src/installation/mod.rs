@@ -167,8 +167,8 @@ impl Writer {
         Self { client, settings, events, rested_on, refused, contests, pace, backoff }
     }
 
-    /// None where no `AAQ` installs. Those that are there are removed by another loop then, and what is made after that is made
-    /// for the first time.
+    /// None where no `AAQ` installs. Those that are there are removed by another loop then, and what is made after that is
+    /// made for the first time.
     fn plan_operands(&mut self, world: &World) -> operands::Plan {
         if world.presence().is_to_go() {
             self.rested_on
