@@ -56,7 +56,7 @@ struct Rest {
     debt_ms: u64,
     debt_at: u64,
     in_vain: Retry,
-    /// The room was taken by another pod, or nobody ended the lock.
+    /// Another pod took the room, or the process that locked died.
     lost: Retry,
     /// Writing was refused since the last lock.
     refused: Retry,

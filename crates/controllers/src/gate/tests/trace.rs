@@ -13,7 +13,7 @@ use super::step::Trouble;
 use super::world::{Setting, TEAM};
 use crate::gate::{Action, Record};
 
-/// All actions of a run, in their order. Handles are left out, since nobody outside sees them.
+/// All actions of a run, in their order. Handles are left out: they mean nothing outside the process.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     actions: u64,
