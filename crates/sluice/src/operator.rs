@@ -193,7 +193,8 @@ impl OperatorArgs {
 /// The image of the pod that this process runs in; `None` without a pod.
 ///
 /// Operands get it, and not what the Deployment or an option says: Helm and the `images:` of a kustomization set the image
-/// in one place then, and while the Deployment is rolled each operator gives its operands the version whose arguments it knows.
+/// in one place then, and while the Deployment is rolled each operator gives its operands the version whose arguments it
+/// knows.
 async fn own_image(client: &Client, args: &OperatorArgs) -> anyhow::Result<Option<String>> {
     let Some(name) = &args.pod_name else { return Ok(None) };
     let pods: Api<Pod> = Api::namespaced(client.clone(), &args.namespace);

@@ -28,8 +28,8 @@ pub struct OptionsArgs {
     /// Who gates pods; without it the policy. Before Kubernetes 1.36 it is always the webhook
     #[arg(long, value_enum, value_name = "WHO")]
     gating: Option<GatedBy>,
-    /// Namespaces whose pods are never gated, whatever the AAQ selects, in place of the default; `*` at the end stands for any
-    /// rest. That of the installation always is one
+    /// Namespaces whose pods are never gated, whatever the AAQ selects, in place of the default; `*` at the end stands for
+    /// any rest. That of the installation always is one
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     exempt_namespaces: Option<Vec<NamespacePattern>>,
     /// ServiceAccounts, separated by commas, that create pods for tenants in the tenants' namespaces, in place of

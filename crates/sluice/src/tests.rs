@@ -71,8 +71,8 @@ fn every_series_of_an_alert_is_served() {
     let mut served = String::new();
     prometheus_client::encoding::text::encode(&mut served, &registry).unwrap();
     let is_served = |name: &str| {
-        let family = name.strip_suffix("_total").unwrap_or(name);
-        served.lines().any(|line| line.starts_with(&format!("# TYPE {family} ")))
+        let is_it = |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        served.lines().any(is_it)
     };
 
     let monitoring = Monitoring { rules: true, ..Monitoring::default() };

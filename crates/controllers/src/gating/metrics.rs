@@ -45,3 +45,15 @@ impl GatingMetrics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::WORDS;
+
+    #[test]
+    fn the_words_that_the_alert_about_pods_without_a_gate_names_are_served() {
+        for word in ["nothing", "refused"] {
+            assert!(WORDS.contains(&word), "{word}");
+        }
+    }
+}

@@ -10,7 +10,7 @@ use sluice_engine::Quantity;
 use super::live::Live;
 use crate::compare::{same_field, without};
 
-/// What identifies an object is owned by nobody.
+/// Fields that identify an object have no field manager.
 const IDENTITY: [&[&str]; 4] =
     [&["apiVersion"], &["kind"], &["metadata", "name"], &["metadata", "namespace"]];
 /// Maps of amounts, which the API server writes in their canonical form.

@@ -24,8 +24,8 @@ const REST_FACTOR: u64 = 10;
 const LEFT_MS: u64 = 9_000;
 /// Failures that are longer ago count for nothing.
 const FORGOTTEN_MS: u64 = 600_000;
-/// After a lock in vain. [`REST_FACTOR`] alone bounds how much of the time is locked, so the doubling ends early: a namespace
-/// that keeps quota admission busy needs several tries, and KubeVirt drains its node meanwhile.
+/// After a lock in vain. [`REST_FACTOR`] alone bounds how much of the time is locked, so the doubling ends early: a
+/// namespace that keeps quota admission busy needs several tries, and KubeVirt drains its node meanwhile.
 const AFTER_IN_VAIN: Retry = rest_up_to(10);
 /// After a theft, a lock that was left, or a refused write. A lock that helps does not end the count: one honest migration
 /// between two thefts would.
@@ -56,7 +56,7 @@ struct Rest {
     debt_ms: u64,
     debt_at: u64,
     in_vain: Retry,
-    /// The room was taken by another pod, or nobody ended the lock.
+    /// Another pod took the room, or the process that locked died.
     lost: Retry,
     /// Writing was refused since the last lock.
     refused: Retry,

@@ -8,12 +8,10 @@ use serde_json::{Value, json};
 use sluice_api::ApplicationAwareResourceQuota;
 use sluice_e2e::call::{Response, post};
 use sluice_e2e::objects::{self, TARGETED, is_held};
-use sluice_operator::Gating;
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_testbed::{Bed, TestNamespace, wait};
 
 use crate::context::{SOON, used_of};
-use crate::gate_policies::world::gated_by;
 
 /// A namespace and the means to look at it.
 pub struct Team {
@@ -35,15 +33,6 @@ impl Team {
         let kubeconfig = Some(bed.admin_kubeconfig().to_owned());
         team.client = connect(&ClientOptions { kubeconfig, ..ClientOptions::default() }).await.unwrap();
         team.pods = Api::namespaced(team.client.clone(), &team.namespace.name);
-        team
-    }
-
-    /// Where pods are gated by this, and stay so: without a process of Sluice for want of one, else by a quota.
-    pub async fn gated_by(gating: Gating, prefix: &str) -> Self {
-        let team = Self::on(gated_by(gating).await, prefix).await;
-        if gating == Gating::Webhook {
-            team.quota("none", &[("pods", "0")]).await;
-        }
         team
     }
 

@@ -49,8 +49,8 @@ pub struct BedOptions {
     /// The second API server reaches etcd through a relay (see [`Bed::hold_watches`]).
     #[serde(default)]
     pub etcd_relay: bool,
-    /// etcd and API server listen on the loopback address of IPv6 alone, and Services have addresses of IPv6. Without KWOK, a
-    /// second API server and KubeVirt.
+    /// etcd and API server listen on the loopback address of IPv6 alone, and Services have addresses of IPv6. Without KWOK,
+    /// a second API server and KubeVirt.
     #[serde(default)]
     pub ipv6: bool,
     /// The minor version of Kubernetes, such as `1.34`; `None`: the one that the environment selects.

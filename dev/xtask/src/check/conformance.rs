@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn a_helper_or_a_part_of_a_name_is_no_test() {
-        let source = "async fn helper() {}\n#[tokio::test]\nasync fn it_works() {}\n#[tokio::test]\nasync fn for_each(#[case] of: u8) {}\n";
+        let source = "async fn helper() {}\n#[tokio::test]\nasync fn it_works() {}\n\
+                      #[tokio::test]\nasync fn for_each(#[case] of: u8) {}\n";
         assert!(has_test(source, "it_works") && has_test(source, "for_each"));
         for name in ["helper", "it_work", "works"] {
             assert!(!has_test(source, name), "{name}");

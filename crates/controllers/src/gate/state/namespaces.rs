@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// Those whose gate nobody is removing.
+    /// Gated pods that have no release in flight.
     pub(super) fn gated(&self, namespace: NamespaceId) -> Vec<PodId> {
         let is_in_flight = |record: &PodRecord| self.releases.is_in_flight(&record.uid);
         let is_gated = |id: &PodId| {

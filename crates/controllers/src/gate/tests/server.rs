@@ -1,8 +1,8 @@
 //! A server in memory with the few rules that the gate relies on: versions, preconditions, watch logs.
 //!
 //! It is not a fake Kubernetes: the suites in `dev/e2e` run against a real one. Here the point is to interleave
-//! events, answers and crashes in ways a real one would need years for. Objects are kept as they are written, since there are
-//! many kinds.
+//! events, answers and crashes in ways a real one would need years for. Objects are kept as they are written, since there
+//! are many kinds.
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ use super::step::Trouble;
 use super::world::{Setting, TEAM};
 use crate::gate::{Action, Record};
 
-/// All actions of a run, in their order. Handles are left out, since nobody outside sees them.
+/// All actions of a run, in their order. Handles are left out: they mean nothing outside the process.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     actions: u64,
@@ -63,8 +63,8 @@ fn plain(setting: &'static Setting, trouble: Trouble, seed: u64) -> Trace {
     protocol::run(setting, trouble, &drawn(protocol::steps(setting, trouble), seed))
 }
 
-/// The run with this number, and what it was about. Runs with several quotas, and those in which quotas are made anew, are not
-/// the same each time: the order of some requests in them is that of a hash map.
+/// The run with this number, and what it was about. Runs with several quotas, and those in which quotas are made anew, are
+/// not the same each time: the order of some requests in them is that of a hash map.
 fn run(seed: u64) -> (&'static str, Trace) {
     match seed % 3 {
         0 => ("team, two leaders", plain(&TEAM, Trouble::TwoLeaders, seed)),
@@ -73,8 +73,8 @@ fn run(seed: u64) -> (&'static str, Trace) {
     }
 }
 
-/// Writes the numbers to the file that `SLUICE_TRACE` names, or compares with those that it has; without it a few runs are made
-/// twice, since what is compared has to be the same each time.
+/// Writes the numbers to the file that `SLUICE_TRACE` names, or compares with those that it has; without it a few runs are
+/// made twice, since what is compared has to be the same each time.
 #[test]
 fn trace() {
     let Some(file) = std::env::var_os("SLUICE_TRACE").map(PathBuf::from) else {

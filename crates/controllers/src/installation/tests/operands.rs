@@ -109,7 +109,7 @@ fn what_is_edited_or_deleted_is_put_back_and_what_others_add_stays() {
     }
 }
 
-/// What was applied by somebody else, such as a manifest of an older version, is taken over once.
+/// The operator takes over once what another client applied, such as a manifest of an older version.
 #[test]
 fn what_somebody_else_has_made_is_taken_over() {
     let (mut server, mut world) = installed(world());
@@ -157,7 +157,7 @@ fn pod(body: &Value) -> Value {
 fn what_is_asked_holds_and_what_is_asked_no_more_is_that_of_the_options() {
     let (mut server, mut world) = installed(world());
     let options = options();
-    // A toleration that somebody has set by hand.
+    // A user has set a toleration by hand.
     let tolerations = ["spec", "template", "spec", "tolerations"];
     server.get(Kind::Deployment, names::CONTROLLER).edit("keeps", &tolerations, json!([{ "key": "mine" }]));
     assert_eq!(server.planned(&mut world, &options), []);

@@ -10,6 +10,7 @@ use sluice_testbed::Bed;
 use tokio::sync::OnceCell;
 
 use crate::context::idle_options;
+use crate::team::Team;
 
 const ROOT: &str = "/apis/admissionregistration.k8s.io/v1";
 
@@ -35,6 +36,17 @@ pub async fn gated_by(gating: Gating) -> &'static Bed {
     match gating {
         Gating::Policy => asleep().await,
         Gating::Webhook => BY_WEBHOOK.get_or_init(start).await.bed,
+    }
+}
+
+impl Team {
+    /// Where pods are gated by this, and stay so: without a process of Sluice for want of one, else by a quota.
+    pub async fn gated_by(gating: Gating, prefix: &str) -> Self {
+        let team = Self::on(gated_by(gating).await, prefix).await;
+        if gating == Gating::Webhook {
+            team.quota("none", &[("pods", "0")]).await;
+        }
+        team
     }
 }
 
