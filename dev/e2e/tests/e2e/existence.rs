@@ -146,9 +146,7 @@ async fn end_with_deployments(client: &Client, running: &[&sluice_testbed::Progr
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
     for name in [names::CONTROLLER, names::WEBHOOK] {
         let is_stopped = |deployment: Option<&Deployment>| {
-            deployment.is_none_or(|deployment| {
-                deployment.spec.as_ref().is_some_and(|spec| spec.replicas == Some(0))
-            })
+            deployment.is_none_or(|deployment| deployment.spec.replicas == Some(0))
         };
         wait::wait_for(&deployments, name, SOON, "it to be stopped", is_stopped).await.unwrap();
     }
