@@ -173,9 +173,17 @@ fn a_name_too_long_for_a_managed_quota_is_refused_with_such_keys() {
     }
 }
 
+fn present_without_cluster_quotas() -> AaqPresence {
+    AaqPresence::Present {
+        cluster_quotas: false,
+        calculator: Calculator::VmiPodUsage,
+        gives_way: false,
+    }
+}
+
 #[rstest]
 #[case::allowed(ALLOWED, false)]
-#[case::not_allowed(AaqPresence::Present { cluster_quotas: false, calculator: Calculator::VmiPodUsage, gives_way: false }, true)]
+#[case::not_allowed(present_without_cluster_quotas(), true)]
 #[case::no_aaq(AaqPresence::Absent, true)]
 #[case::not_known(AaqPresence::Unknown, false)]
 fn where_cluster_quotas_are_not_allowed_they_are_accepted_with_a_warning(

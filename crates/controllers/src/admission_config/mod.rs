@@ -50,7 +50,7 @@ const LIMITS: Limits = Limits {
 
 /// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
 /// say where the installation is and how its webhook is reached; authorities and namespaces are found by watching.
-/// `troubles` gets what is wrong with them, for people. Nothing is made while it is not `presence` that says so: another loop
+/// `troubles` gets what is wrong with them, for people. Nothing is made unless `presence` says so; otherwise another loop
 /// removes what is there.
 ///
 /// # Errors

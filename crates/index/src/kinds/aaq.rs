@@ -17,7 +17,7 @@ use crate::store::{Affected, Indexed, Key, Record, Store};
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = AAQ)]
 pub struct AaqWire {
-    /// Name, uid, version, times, the label that says who has made it and the annotations of a pause; nothing else is filled.
+    /// Name, uid, version, times, the label that says who has made it, the annotations of a pause. Nothing else is filled.
     #[serde(deserialize_with = "crate::meta::of_aaq")]
     pub metadata: ObjectMeta,
     /// The part of the specification that matters here.

@@ -1,5 +1,5 @@
-//! What the operator may do besides where the `AAQ` installs: when the `AAQ` goes, no pod stays behind a gate, no quota stays
-//! raised and no managed quota is left, whether the controller runs or not.
+//! What the operator may do in addition where the `AAQ` installs: when the `AAQ` goes, no pod stays behind a gate, no quota
+//! stays raised and no managed quota is left, whether the controller runs or not.
 
 use serde_json::{Value, json};
 use sluice_api::names;
