@@ -4,6 +4,7 @@
 
 mod aacrq;
 mod aaq;
+pub mod aaq_conditions;
 mod acrq;
 mod arq;
 mod cert_lifetime;

@@ -11,17 +11,15 @@ use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use kube::Resource;
 use prometheus_client::registry::Registry;
 use sluice_api::{AAQ, ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
-use sluice_controllers::gate::cluster_quota_status::{ClusterQuotaStatus, MirrorNamespaces};
-use sluice_controllers::gate::{
-    AT_A_TIME, Apply, Gate, GateConfig, GateEvent, GateMetrics, QuotaCollector, Regarding,
-};
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::ChargeRules;
+use sluice_gate::cluster_quota_status::{ClusterQuotaStatus, MirrorNamespaces};
+use sluice_gate::{AT_A_TIME, Apply, Gate, GateConfig, GateEvent, GateMetrics, QuotaCollector, Regarding};
 use sluice_headroom::ObservedLocks;
 use sluice_headroom::loops::{BlockedCollector, BlockedMigrations, GrantStatus, LoopMetrics, Sweep};
 use sluice_index::{VmiWire, VmimWire};
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 use sluice_runtime::api_servers::Servers;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::clock::ServerClock;

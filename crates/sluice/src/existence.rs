@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use kube::Client;
-use sluice_controllers::presence::{Presence, Removal};
-use sluice_operator::Installation;
-use sluice_operator::uninstall::{Seen, Step, Wish, plan};
+use sluice_manifests::Installation;
+use sluice_manifests::uninstall::{Seen, Step, Wish, plan};
+use sluice_operator::presence::{Presence, Removal};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_runtime::clock::ServerClock;
@@ -204,7 +204,7 @@ fn left(seen: &Seen, steps: &[Step]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sluice_operator::uninstall::Wait;
+    use sluice_manifests::uninstall::Wait;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Flags that say whose pods are gated and by what. Controller and operator are given the same.
 
 use sluice_engine::NamespacePattern;
-use sluice_operator::{Gating, default_exempt_namespaces};
+use sluice_manifests::{Gating, default_exempt_namespaces};
 use sluice_runtime::client::ServerVersion;
 
 /// The first version of Kubernetes whose API server gates by a policy.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use jiff::SignedDuration;
 use sluice_api::names;
-use sluice_operator::uninstall::PART_OF;
+use sluice_manifests::uninstall::PART_OF;
 use sluice_runtime::lease::plan::Timings;
 
 /// Flags about the lease.

@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 /// How to log.
 #[derive(Debug, clap::Args)]
 pub struct LoggingArgs {
-    /// What to log, such as `info` or `info,sluice_controllers=debug`
+    /// What to log, such as `info` or `info,sluice_gate=debug`
     #[arg(long, global = true, env = "SLUICE_LOG", default_value = "info", value_name = "FILTER")]
     log: String,
     /// How to print logs

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_api::names;
 use sluice_engine::NamespacePattern;
-use sluice_operator::{InstallOptions, InvalidOption, NotOptions, OptionsFile, PlatformAccounts};
+use sluice_manifests::{InstallOptions, InvalidOption, NotOptions, OptionsFile, PlatformAccounts};
 use tokio_util::sync::CancellationToken;
 
 use crate::existence::By;

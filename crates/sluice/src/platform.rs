@@ -1,7 +1,7 @@
 //! Flags about pods that KubeVirt and CDI create in namespaces of tenants.
 
-use sluice_controllers::gate::{Platform, PlatformPods};
-use sluice_operator::PlatformAccounts;
+use sluice_gate::{Platform, PlatformPods};
+use sluice_manifests::PlatformAccounts;
 
 /// Which pods are the platform's, and whether they are charged.
 #[derive(Debug, clap::Args)]

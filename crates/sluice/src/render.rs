@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use serde_json::Value;
 use sluice_api::names;
-use sluice_operator::{
+use sluice_manifests::{
     AskedOfPods, InstallOptions, InvalidOption, KubernetesVersion, NamespaceUse, Naming, Platform,
     PullPolicy, admission_objects, crds, default_aaq, install_objects, operand_objects, rancher_objects,
 };

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use kube::Client;
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 use sluice_runtime::client::ServerVersion;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;

@@ -61,10 +61,10 @@ fn wrong_arguments() {
 #[test]
 fn every_series_of_an_alert_is_served() {
     use prometheus_client::registry::Registry;
-    use sluice_operator::{InstallOptions, Monitoring, monitoring_objects};
+    use sluice_manifests::{InstallOptions, Monitoring, monitoring_objects};
 
     let mut registry = Registry::default();
-    sluice_controllers::gate::GateMetrics::default().register(&mut registry);
+    sluice_gate::GateMetrics::default().register(&mut registry);
     let ours = registry.sub_registry_with_prefix("sluice");
     sluice_headroom::HeadroomMetrics::default().register(ours);
     sluice_controllers::gating::GatingMetrics::default().register(ours);

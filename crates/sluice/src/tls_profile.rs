@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_api::TlsOffer;
-use sluice_controllers::installation::Asked;
 use sluice_index::{AaqWire, Aaqs, Watched as _};
+use sluice_operator::installation::Asked;
 use sluice_runtime::tls::TlsProfile;
 use sluice_runtime::watch::Event;
 use tokio::sync::watch;

@@ -1,4 +1,4 @@
-//! `sluice uninstall`: looks, plans ([`sluice_operator::uninstall`]), does, and looks again until nothing is left to do.
+//! `sluice uninstall`: looks, plans ([`sluice_manifests::uninstall`]), does, and looks again until nothing is left to do.
 
 mod apply;
 mod finalizers;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use sluice_api::names;
-use sluice_operator::uninstall::{Found, ObjectName, Seen, Step, Wish, plan};
+use sluice_manifests::uninstall::{Found, ObjectName, Seen, Step, Wish, plan};
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_runtime::clock::ServerClock;
 

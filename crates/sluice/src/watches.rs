@@ -13,10 +13,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use sluice_api::names;
-use sluice_controllers::gate::cluster_quota_status::ClusterQuotaStatus;
-use sluice_controllers::gate::{Gate, GateWatches};
 use sluice_controllers::gating::GatingWatch;
 use sluice_controllers::managed_quota::ManagedQuotas;
+use sluice_gate::cluster_quota_status::ClusterQuotaStatus;
+use sluice_gate::{Gate, GateWatches};
 use sluice_index::{
     AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, ClusterResourceQuotaWire, HeadroomPolicyWire,
     KubeVirtWire, LimitRangeWire, NamespaceWire, Observed, PodWire, ResourceQuotaWire, VmiWire, VmimWire,

@@ -174,11 +174,7 @@ fn a_name_too_long_for_a_managed_quota_is_refused_with_such_keys() {
 }
 
 fn present_without_cluster_quotas() -> AaqPresence {
-    AaqPresence::Present {
-        cluster_quotas: false,
-        calculator: Calculator::VmiPodUsage,
-        gives_way: false,
-    }
+    AaqPresence::Present { cluster_quotas: false, calculator: Calculator::VmiPodUsage, gives_way: false }
 }
 
 #[rstest]

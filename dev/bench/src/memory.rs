@@ -9,9 +9,9 @@ use anyhow::Context as _;
 use kube::api::ObjectList;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_controllers::gate::State;
 use sluice_e2e::objects::from_json;
 use sluice_engine::NamespacePattern;
+use sluice_gate::State;
 use sluice_index::{PodWire, Targeting};
 
 use crate::objects::{NOW, state_for};

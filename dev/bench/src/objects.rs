@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_controllers::gate::{GateConfig, Moment, State};
 use sluice_e2e::objects::from_json;
 use sluice_engine::ChargeRules;
+use sluice_gate::{GateConfig, Moment, State};
 use sluice_index::{PodWire, Targeting};
 
 /// The moment in which benches begin.

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
 use serde_json::{Value, json};
 use sluice_api::{GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
-use sluice_operator::{
+use sluice_manifests::{
     AskedOfPods, Gating, InstallOptions, Installation as InstalledBy, OptionsFile, WebhookClient,
     admission_objects, crds, install_objects, operand_objects,
 };
@@ -362,7 +362,7 @@ fn is_about_pods(object: &Value) -> bool {
 }
 
 fn log_settings() -> Vec<(String, String)> {
-    let level = std::env::var("SLUICE_LOG").unwrap_or_else(|_| "info,sluice_controllers=debug".to_owned());
+    let level = std::env::var("SLUICE_LOG").unwrap_or_else(|_| "info,sluice_gate=debug".to_owned());
     vec![("SLUICE_LOG".to_owned(), level)]
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use sluice_operator::{
+use sluice_manifests::{
     InstallOptions, cert_manager_rights, crds, install_objects, monitoring_objects, rancher_objects,
     removal_rights,
 };

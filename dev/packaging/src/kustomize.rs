@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde_json::Value;
-use sluice_operator::{
+use sluice_manifests::{
     InstallOptions, Installation, IssuerRef, Monitoring, Naming, cert_manager_rights, crds, install_objects,
     monitoring_objects, naming_rights, rancher_objects, removal_rights,
 };

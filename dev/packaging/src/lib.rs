@@ -1,4 +1,4 @@
-//! The files in `deploy/`, all of them from the objects of [`sluice_operator`]: manifests, kustomize bases and components,
+//! The files in `deploy/`, all of them from the objects of [`sluice_manifests`]: manifests, kustomize bases and components,
 //! and the Helm chart. `cargo xtask gen` writes them; data in, data out.
 
 pub mod chart;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use serde_json::Value;
-use sluice_operator::{InstallOptions, crds, default_aaq, install_objects, rancher_objects};
+use sluice_manifests::{InstallOptions, crds, default_aaq, install_objects, rancher_objects};
 
 pub use yaml::{documents, read};
 

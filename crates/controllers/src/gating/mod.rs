@@ -14,7 +14,7 @@ mod tell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 use sluice_runtime::api_servers::{ApiServer, ByServer, Pace, PerServer, Round, Servers};
 use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 
 use super::probe::{Gates, LastWord, Seen};
 

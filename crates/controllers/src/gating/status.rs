@@ -8,8 +8,7 @@ use sluice_index::Stated;
 use super::aaqs::InForce;
 use super::probe::{Gates, LastWord};
 use super::report::Findings;
-use crate::aaq_conditions::{Said, merged};
-use crate::conditions::machines_status;
+use sluice_api::aaq_conditions::{Said, merged};
 
 /// The merge patch that brings the controller's conditions up to date; `None` if they are, or while nothing is known. All
 /// else in the status is the operator's.
@@ -58,7 +57,7 @@ fn said(findings: &Findings) -> Said {
 }
 
 fn said_of_machines(in_force: &InForce) -> Said {
-    let status = machines_status(in_force.calculator);
+    let status = if in_force.calculator.counts_machines() { "True" } else { "False" };
     Said::new(names::VIRTUAL_MACHINES, status, in_force.calculator.name(), in_force.message.clone())
 }
 
@@ -93,7 +92,7 @@ mod tests {
     use sluice_api::{AAQ, AaqCondition};
     use sluice_engine::vm::Calculator;
     use sluice_index::{Aaqs, Watched as _};
-    use sluice_operator::Gating;
+    use sluice_manifests::Gating;
 
     use super::super::probe::Seen;
     use super::*;

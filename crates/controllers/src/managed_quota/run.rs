@@ -20,7 +20,7 @@ use super::kind::ManagedKind;
 use super::plan::Write;
 use super::state::State;
 use super::writer::Writer;
-use crate::gate::Gate;
+use sluice_gate::Gate;
 
 /// Requests under way at a time.
 const AT_A_TIME: usize = 8;

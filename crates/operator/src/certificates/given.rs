@@ -1,214 +1,163 @@
-//! A serving certificate that cert-manager has issued: what the own two Secrets hold of it, and when.
-//!
-//! Order of a rotation, as with an own authority: an authority that is new is published first, and only [`SETTLE`] later
-//! the certificate that it has signed is served. The segment before the webhook's paths is made once and stays.
+//! The serving certificate by cert-manager: asks for it, and stores what comes where all processes look for it.
+
+use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::{Api, Client};
+use sluice_api::names;
+use sluice_manifests::certificates::{Given, Made, TakeError, is_published, take};
+use sluice_manifests::{IssuerRef, certificate};
+use sluice_runtime::backoff::{Backoff, process_seed};
+use sluice_runtime::client::with_deadline;
 
-use super::inspect::{self, Validity};
-use super::issue::new_path;
-use super::plan::MOST_AUTHORITIES;
-use super::step::Made;
-use super::{CaPair, CertError, SETTLE, ServingPair, Told, is_path};
+use super::apply::{DEADLINE, store};
+use super::observe::{Secrets, Seen};
+use super::plan::{ca_pair, known, serving_pair, text};
+use super::{CertificateSettings, LONGEST_SLEEP, LoopError};
 
-/// What the Secret of cert-manager holds.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Given {
-    /// PEM of the certificate and those between it and its authority.
-    pub certificate: String,
-    /// PEM of its private key.
-    pub key: String,
-    /// PEM of its authority.
-    pub authority: String,
+/// So long at most what is not valid yet is left alone: a clock may be put right.
+const CLOCK_PUT_RIGHT: Duration = Duration::from_secs(30);
+
+/// What to do in one round.
+#[derive(Debug)]
+pub(super) enum Round {
+    /// Not everything was seen yet.
+    Blind,
+    /// Nothing was given yet.
+    Missing,
+    /// What was given is of no use.
+    Refused(TakeError),
+    /// Nothing to do until then.
+    Rest(Option<Timestamp>),
+    /// This is to be stored.
+    Store(Box<Made>),
 }
 
-// The key must not reach a log by way of `{:?}`.
-impl std::fmt::Debug for Given {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Given").finish_non_exhaustive()
-    }
-}
-
-/// Why what is given is of no use. What is served stays.
-#[derive(Debug, thiserror::Error)]
-pub enum TakeError {
-    /// Without it nobody knows whom API servers are to trust.
-    #[error(
-        "ca.crt has no certificate of an authority: name an issuer that writes it, such as one of kind CA"
-    )]
-    NoAuthority,
-    /// They are no pair for these names and purposes.
-    #[error(
-        "tls.crt and tls.key are no pair for servers and clients with the names of webhook and metrics: let cert-manager \
-         issue them for the Certificate of the operator"
-    )]
-    NoPair,
-    /// It is of another authority than is told.
-    #[error("tls.crt is not signed by the authority in ca.crt: name an issuer that tells its own authority")]
-    OtherAuthority,
-    /// It has expired.
-    #[error("tls.crt has expired: see why cert-manager does not renew it")]
-    NotValid,
-    /// It is not valid yet, but from then on.
-    #[error(
-        "tls.crt is valid from {0} on: if that is not soon, compare the clocks of this node and of the issuer"
-    )]
-    NotYet(Timestamp),
-    /// A segment could not be made.
-    #[error(transparent)]
-    Make(#[from] CertError),
-}
-
-/// What to store now, and when to look again.
-#[derive(Debug, Default)]
-pub struct Taking {
-    /// `None`: nothing.
-    pub made: Option<Made>,
-    /// When something is due without a change of what is given; `None`: never.
-    pub due: Option<Timestamp>,
-}
-
-/// Whether each authority that is given is among those that API servers are told to trust.
-#[must_use]
-pub fn is_published(ca: Option<&CaPair>, given: &Given) -> bool {
-    let known = ca.map(|ca| inspect::authorities(&ca.bundle)).unwrap_or_default();
-    inspect::authorities(&given.authority).iter().all(|(own, _)| known.iter().any(|(each, _)| each == own))
-}
-
-/// Plans for what is given and for what the own two Secrets hold at `now`. `published`: since when, as far as this process
-/// knows, [`is_published`] holds.
-///
-/// # Errors
-/// When what is given is of no use, or there are no random numbers.
-pub fn take(
+pub(super) fn next_round(
     now: Timestamp,
-    (ca, serving): (Option<&CaPair>, Option<&ServingPair>),
-    given: &Given,
+    [ca, serving, given]: [&Seen<Secret>; 3],
     names: &[String],
     published: Option<Timestamp>,
-) -> Result<Taking, TakeError> {
-    let validity = usable(now, given, names)?;
-    let (bundle, first_end) = bundle(now, ca, given);
-    let due = Some(first_end.min(validity.not_after));
-    let path = ca.map(|ca| &ca.path).or_else(|| serving.map(|serving| &serving.path));
-    let path = match path.filter(|path| is_path(path)) {
-        Some(path) => path.clone(),
-        None => new_path()?,
+) -> Round {
+    let (Some(ca), Some(serving), Some(given)) = (known(ca), known(serving), known(given)) else {
+        return Round::Blind;
     };
-    if ca.is_none_or(|ca| ca.bundle != bundle || ca.path != path) {
-        // An authority of its own that there was stays: it has signed what is served.
-        let own = ca.cloned().unwrap_or_else(|| nothing(path.clone(), now));
-        let made = Some(Made::Authority(CaPair { bundle, path, ..own }));
-        return Ok(Taking { made, due });
+    let Some(given) = given else { return Round::Missing };
+    let (ca, serving) = (ca.map(ca_pair), serving.map(serving_pair));
+    match take(now, (ca.as_ref(), serving.as_ref()), &given_of(given), names, published) {
+        Ok(taking) => taking.made.map_or(Round::Rest(taking.due), |made| Round::Store(Box::new(made))),
+        Err(error) => Round::Refused(error),
     }
-    let wanted = wanted(given, bundle, path, serving, validity);
-    let Some(serving) = serving else { return Ok(Taking { made: Some(Made::Serving(wanted)), due }) };
-    if *serving == wanted {
-        return Ok(Taking { made: None, due });
+}
+
+fn given_of(secret: &Secret) -> Given {
+    Given {
+        certificate: text(secret, names::TLS_CERT),
+        key: text(secret, names::TLS_KEY),
+        authority: text(secret, names::CA_BUNDLE),
     }
-    let is_new = serving.certificate != wanted.certificate && !is_signed(serving, &given.authority);
-    if is_new && is_served(now, serving, &wanted, names) {
-        let settled = published.unwrap_or(now).saturating_add(SETTLE).unwrap_or(Timestamp::MAX);
-        let at = settled.min(latest(&serving.certificate));
-        if now < at {
-            // What the processes of the installation trust comes before what they show each other.
-            let kept = ServingPair { bundle: wanted.bundle, ..serving.clone() };
-            let made = (*serving != kept).then_some(Made::Serving(kept));
-            return Ok(Taking { made, due: due.map(|due| due.min(at)) });
+}
+
+/// Since when API servers are told of the authority that is given, as far as this process knows: after a change of the
+/// leader the wait begins anew.
+fn published_since(
+    before: Option<Timestamp>,
+    now: Timestamp,
+    ca: &Seen<Secret>,
+    given: &Seen<Secret>,
+) -> Option<Timestamp> {
+    let (Seen::Present(ca), Seen::Present(given)) = (ca, given) else { return None };
+    is_published(Some(&ca_pair(ca)), &given_of(given)).then(|| before.unwrap_or(now))
+}
+
+/// Asks for the certificate and stores what comes, until a watch ends.
+pub(super) async fn keep(
+    (client, api): (Client, &Api<Secret>),
+    settings: &CertificateSettings,
+    issuer: &IssuerRef,
+    secrets: &Secrets,
+    may_write: impl Fn() -> bool,
+) -> Result<(), LoopError> {
+    let [mut ca_seen, mut serving_seen, mut given_seen] = [secrets.ca(), secrets.serving(), secrets.given()];
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
+    let (mut published, mut asked) = (None, Timestamp::MIN);
+    loop {
+        let now = Timestamp::now();
+        let [ca, serving, given] =
+            [&mut ca_seen, &mut serving_seen, &mut given_seen].map(|seen| seen.borrow_and_update().clone());
+        published = published_since(published, now, &ca, &given);
+        let is_due = Duration::try_from(now.duration_since(asked)).is_ok_and(|age| age >= LONGEST_SLEEP);
+        let may = || may_write().then_some(()).ok_or(LoopError::NotLeading { what: "certificates" });
+        let mut wait = LONGEST_SLEEP;
+        if is_due {
+            may()?;
+            match ask(&client, settings, issuer).await {
+                Ok(()) => asked = now,
+                Err(error) => {
+                    tracing::warn!(%error, "certificate not asked for; trying again");
+                    wait = backoff.failed();
+                }
+            }
+        }
+        match next_round(now, [&ca, &serving, &given], &settings.names, published) {
+            Round::Blind => {}
+            Round::Missing => tracing::info!(secret = names::GIVEN_SECRET, "waiting for cert-manager"),
+            Round::Refused(error) => {
+                wait = wait.min(refused_for(now, &error));
+                tracing::warn!(secret = names::GIVEN_SECRET, %error, "certificate not taken over");
+            }
+            Round::Rest(due) => wait = wait.min(until(now, due)),
+            Round::Store(made) => {
+                may()?;
+                let (mut ca, mut serving) = (present(ca), present(serving));
+                let done = "taken over from cert-manager";
+                match store(api, *made, (&mut ca, &mut serving), (settings.parts, done)).await {
+                    Ok(()) => backoff.reset(),
+                    Err(error) => {
+                        error.report();
+                        wait = wait.min(backoff.failed());
+                    }
+                }
+            }
+        }
+        let gone = tokio::select! {
+            changed = ca_seen.changed() => changed.is_err(),
+            changed = serving_seen.changed() => changed.is_err(),
+            changed = given_seen.changed() => changed.is_err(),
+            () = tokio::time::sleep(wait) => false,
+        };
+        if gone {
+            return Ok(());
         }
     }
-    Ok(Taking { made: Some(Made::Serving(wanted)), due })
 }
 
-fn usable(now: Timestamp, given: &Given, names: &[String]) -> Result<Validity, TakeError> {
-    let authorities = inspect::authorities(&given.authority);
-    if authorities.is_empty() {
-        return Err(TakeError::NoAuthority);
-    }
-    let validity = inspect::given(&given.certificate, &given.key, names).ok_or(TakeError::NoPair)?;
-    let between = inspect::authorities(&given.certificate);
-    let issuers = authorities.iter().chain(&between);
-    if !issuers.into_iter().any(|(issuer, _)| inspect::signed_by(&given.certificate, issuer)) {
-        return Err(TakeError::OtherAuthority);
-    }
-    if now < validity.not_before {
-        return Err(TakeError::NotYet(validity.not_before));
-    }
-    if validity.contains(now) { Ok(validity) } else { Err(TakeError::NotValid) }
+/// How long what is of no use for this reason is left alone, if it does not change.
+pub(super) fn refused_for(now: Timestamp, error: &TakeError) -> Duration {
+    let TakeError::NotYet(from) = error else { return LONGEST_SLEEP };
+    until(now, Some(*from)).min(CLOCK_PUT_RIGHT)
 }
 
-/// The authorities that are given and the newest of the others that have not expired, and when the first of these will.
-fn bundle(now: Timestamp, ca: Option<&CaPair>, given: &Given) -> (String, Timestamp) {
-    let before = ca.map(|ca| inspect::authorities(&ca.bundle)).unwrap_or_default();
-    let (mut bundle, mut first_end, mut seen) = (String::new(), Timestamp::MAX, Vec::new());
-    for (authority, validity) in inspect::authorities(&given.authority).into_iter().chain(before) {
-        if now < validity.not_after && !seen.contains(&authority) && seen.len() < MOST_AUTHORITIES {
-            bundle.push_str(&authority);
-            first_end = first_end.min(validity.not_after);
-            seen.push(authority);
-        }
-    }
-    (bundle, first_end)
+fn until(now: Timestamp, due: Option<Timestamp>) -> Duration {
+    due.map_or(LONGEST_SLEEP, |due| Duration::try_from(due.duration_since(now)).unwrap_or_default())
+        .max(Duration::from_secs(1))
 }
 
-/// An authority that cannot sign: the plan for an own one makes it anew.
-fn nothing(path: String, now: Timestamp) -> CaPair {
-    CaPair {
-        certificate: String::new(),
-        key: String::new(),
-        bundle: String::new(),
-        path,
-        path_since: Some(now),
-        told: Told::default(),
+fn present(seen: Seen<Secret>) -> Option<Secret> {
+    match seen {
+        Seen::Present(secret) => Some(secret),
+        Seen::Unknown | Seen::Absent => None,
     }
 }
 
-fn wanted(
-    given: &Given,
-    bundle: String,
-    path: String,
-    serving: Option<&ServingPair>,
-    validity: Validity,
-) -> ServingPair {
-    // A segment that is about to be named is answered on.
-    let also = serving.filter(|serving| serving.path_before.as_ref() == Some(&path));
-    let (path, path_before) = match also {
-        Some(serving) => (serving.path.clone(), Some(path)),
-        None => (path, None),
-    };
-    let told = Told {
-        not_before: Some(validity.not_before.to_string()),
-        not_after: Some(validity.not_after.to_string()),
-        // What an own certificate was issued for.
-        config: serving.and_then(|serving| serving.told.config.clone()),
-    };
-    ServingPair {
-        certificate: given.certificate.clone(),
-        key: given.key.clone(),
-        bundle,
-        path,
-        path_before,
-        told,
-    }
-}
-
-/// Whether clients accept what is served now.
-fn is_served(now: Timestamp, serving: &ServingPair, wanted: &ServingPair, names: &[String]) -> bool {
-    let validity = inspect::given(&serving.certificate, &serving.key, names);
-    let is_trusted = is_signed(serving, &wanted.bundle) || is_signed(serving, &serving.certificate);
-    is_trusted && validity.is_some_and(|validity| validity.contains(now))
-}
-
-/// Whether one of these authorities has signed what is served: then API servers trust it already.
-fn is_signed(serving: &ServingPair, authorities: &str) -> bool {
-    let authorities = inspect::authorities(authorities);
-    authorities.iter().any(|(authority, _)| inspect::signed_by(&serving.certificate, authority))
-}
-
-/// When a certificate has to be replaced, whatever else is not ready: in the last tenth of its life.
-fn latest(certificate: &str) -> Timestamp {
-    let Some(Validity { not_before, not_after }) = inspect::validity_of(certificate) else {
-        return Timestamp::MIN;
-    };
-    not_after.saturating_sub(not_after.duration_since(not_before) / 10).unwrap_or(not_after)
+/// Applies the `Certificate`. One that is as it should be is not changed by that.
+async fn ask(client: &Client, settings: &CertificateSettings, issuer: &IssuerRef) -> kube::Result<()> {
+    let kind = GroupVersionKind::gvk(names::CERT_MANAGER_GROUP, "v1", "Certificate");
+    let resource = ApiResource::from_gvk_with_plural(&kind, names::CERTIFICATES);
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &settings.namespace, &resource);
+    let wanted = certificate(&settings.namespace, issuer, &settings.names);
+    let params = PatchParams::apply(names::OPERATOR).force();
+    with_deadline(DEADLINE, api.patch(names::GIVEN_SECRET, &params, &Patch::Apply(&wanted))).await.map(drop)
 }

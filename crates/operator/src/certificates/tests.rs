@@ -1,292 +1,134 @@
-//! The plan with a fixed clock, and chains checked by the TLS library that clients use.
+//! What the loop decides from the Secrets it sees.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use rustls::RootCertStore;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-
-use super::{
-    BACKDATE, CA, CaPair, CertOrder, CertStep, Made, SERVING, SETTLE, ServingPair, inspect, is_path, make,
-    plan, service_names,
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::ObjectMeta;
+use sluice_manifests::certificates::{
+    CA, CertOrder, CertStep, Made, SERVING, TakeError, Told, issue_serving, new_authority, service_names,
 };
 
-mod given;
-mod lifetimes;
-mod paths;
+use super::observe::Seen;
+use super::plan::{Round, next_round};
+use super::{bundle, given};
 
-const HOUR: SignedDuration = SignedDuration::from_hours(1);
-const CA_LIFETIME: SignedDuration = SignedDuration::from_hours(30 * 24);
-const CA_RENEW_AFTER: SignedDuration = SignedDuration::from_hours(20 * 24);
-const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
-
-fn start() -> Timestamp {
-    Timestamp::from_second(1_800_000_000).expect("in range")
+fn secret(entries: &[(&str, &str)], told: Told) -> Seen<Secret> {
+    let data: BTreeMap<_, _> =
+        entries.iter().map(|(key, text)| ((*key).to_owned(), ByteString(text.as_bytes().to_vec()))).collect();
+    let annotations = told.annotations().map(|(key, text)| (key.to_owned(), text)).collect();
+    let metadata = ObjectMeta { annotations: Some(annotations), ..ObjectMeta::default() };
+    Seen::Present(Secret { metadata, data: Some(data), ..Secret::default() })
 }
 
-fn names() -> Vec<String> {
-    service_names("sluice-webhook", "sluice-system")
-}
-
-/// Of which nothing special is asked.
-fn plain() -> CertOrder {
-    CertOrder { names: names(), ca: Some(CA), serving: Some(SERVING) }
-}
-
-/// Whether a client that trusts `bundle` accepts the certificate at `now`.
-fn accepted(bundle: &str, serving: &ServingPair, name: &str, now: Timestamp) -> bool {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
-        roots.add(certificate.expect("PEM")).expect("an authority");
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let verifier =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().expect("roots");
-    let leaf = CertificateDer::from_pem_slice(serving.certificate.as_bytes()).expect("PEM");
-    let name = ServerName::try_from(name.to_owned()).expect("a name");
-    let now = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().unsigned_abs()));
-    verifier.verify_server_cert(&leaf, &[], &name, &[], now).is_ok()
-}
-
-/// The two Secrets, what is asked of them, and what the loop does with them.
-struct World {
-    ca: Option<CaPair>,
-    serving: Option<ServingPair>,
-    order: CertOrder,
-}
-
-impl World {
-    fn installed(now: Timestamp) -> Self {
-        let mut world = Self { ca: None, serving: None, order: plain() };
-        world.run(now);
-        world
-    }
-
-    /// Does what the plan says until there is nothing left to do; returns when the next step is due.
-    fn run(&mut self, now: Timestamp) -> Timestamp {
-        for _ in 0..6 {
-            let plan = plan(now, self.ca.as_ref(), self.serving.as_ref(), &self.order);
-            if plan.steps.is_empty() {
-                return plan.due;
-            }
-            for step in plan.steps {
-                self.step(now, step);
-            }
-        }
-        panic!("the plan does not come to rest");
-    }
-
-    fn step(&mut self, now: Timestamp, step: CertStep) {
-        let made =
-            make(now, step, self.ca.clone(), self.serving.clone(), &self.order).expect("random numbers");
-        match made.expect("what the step changes") {
-            Made::Authority(pair) => self.ca = Some(pair),
-            Made::Serving(pair) => self.serving = Some(pair),
-        }
-    }
-
-    fn ca(&self) -> &CaPair {
-        self.ca.as_ref().expect("an authority")
-    }
-
-    fn serving(&self) -> &ServingPair {
-        self.serving.as_ref().expect("a serving certificate")
-    }
+fn order() -> CertOrder {
+    CertOrder::new(&service_names("w", "n"), None)
 }
 
 #[test]
-fn an_empty_cluster_gets_both_and_clients_accept_them() {
-    let world = World::installed(start());
-    let serving = world.serving();
-    for name in names().iter().filter(|name| name.contains('.')) {
-        assert!(accepted(&world.ca().bundle, serving, name, start()), "{name}");
+fn nothing_is_made_before_both_secrets_were_looked_for() {
+    let now = Timestamp::now();
+    for (ca, serving) in [(Seen::Unknown, Seen::Absent), (Seen::Absent, Seen::Unknown)] {
+        assert!(matches!(next_round(now, &ca, &serving, &order()), Round::Blind));
     }
-    let late = start() + SERVING_LIFETIME - HOUR;
-    let bundle = &world.ca().bundle;
-    assert!(accepted(bundle, serving, "sluice-webhook.sluice-system.svc", late));
-    assert!(!accepted(bundle, serving, "sluice-webhook.sluice-system.svc", late + HOUR + HOUR));
-    assert!(accepted(bundle, serving, "sluice-webhook.sluice-system.svc", start() - BACKDATE));
-    assert!(!accepted(bundle, serving, "other.sluice-system.svc", start()));
-}
-
-#[test]
-fn the_serving_certificate_is_renewed_at_a_third_of_its_life() {
-    let mut world = World::installed(start());
-    let first = world.serving().clone();
-    let due = world.run(start());
-    assert_eq!(due, start() + HOUR * 56);
-    world.run(due - HOUR);
-    assert!(*world.serving() == first, "not before it is due");
-    world.run(due);
-    assert!(*world.serving() != first, "when it is due");
-}
-
-#[test]
-fn without_an_operator_all_works_for_four_days_at_any_time() {
-    let mut world = World::installed(start());
-    let mut now = start();
-    while now < start() + CA_LIFETIME * 3 {
-        let due = world.run(now);
-        let away = due + HOUR * 4 * 24;
-        let name = "sluice-webhook.sluice-system.svc";
-        assert!(accepted(&world.ca().bundle, world.serving(), name, away), "from {due} on");
-        now = due;
-    }
-}
-
-#[test]
-fn no_client_ever_meets_a_certificate_it_does_not_trust() {
-    let mut world = World::installed(start());
-    let mut now = start();
-    let mut authorities_seen = 1;
-    let mut ca = world.ca().clone();
-    // Bundles reach clients late: they still have the one from `SETTLE` ago.
-    let mut client = ca.bundle.clone();
-    let end = start() + CA_LIFETIME * 4;
-    while now < end {
-        let due = world.run(now);
-        assert!(due > now, "the next step is in the future");
-        if world.ca().certificate != ca.certificate {
-            authorities_seen += 1;
-            ca = world.ca().clone();
-        }
-        assert!(
-            accepted(&client, world.serving(), "sluice-webhook.sluice-system.svc", now),
-            "a client with the old bundle refuses at {now}"
-        );
-        let settled = now + SETTLE - SignedDuration::from_secs(1);
-        if due >= settled {
-            client.clone_from(&world.ca().bundle);
-        }
-        assert!(
-            accepted(&world.ca().bundle, world.serving(), "sluice-webhook.sluice-system.svc", due),
-            "the serving certificate does not last until {due}"
-        );
-        now = due;
-    }
-    assert!(authorities_seen >= 5, "the authority was renewed {authorities_seen} times");
-}
-
-#[test]
-fn both_authorities_are_trusted_until_the_old_one_expires() {
-    let mut world = World::installed(start());
-    let old = world.ca().certificate.clone();
-    let renewal = start() + CA_RENEW_AFTER;
-    world.run(renewal - HOUR);
-    assert_eq!(world.ca().certificate, old);
-    world.run(renewal);
-    let new = world.ca().certificate.clone();
-    assert_ne!(new, old);
-    assert_eq!(world.ca().bundle, format!("{new}{old}"));
-    world.run(start() + CA_LIFETIME - HOUR);
-    assert!(world.ca().bundle.contains(&old));
-    world.run(start() + CA_LIFETIME);
-    assert_eq!(world.ca().bundle, new, "nothing expired is trusted");
-}
-
-#[test]
-fn a_working_serving_certificate_is_not_replaced_before_the_new_authority_is_published() {
-    let mut world = World::installed(start());
-    let renewal = start() + CA_RENEW_AFTER;
-    // Two thirds of the last one's life are over when there is a new authority.
-    world.run(renewal - HOUR * 100);
-    world.run(renewal - HOUR * 100 + SETTLE);
-    world.run(renewal - HOUR * 100 + SETTLE * 2);
-    let before = world.serving().clone();
-    let due = world.run(renewal);
-    let ServingPair { bundle, .. } = world.serving().clone();
-    assert!(*world.serving() == ServingPair { bundle, ..before }, "the bundle is all that changes");
-    assert_eq!(
-        world.serving().bundle,
-        world.ca().bundle,
-        "processes trust the next certificate before it is served"
-    );
-    assert_eq!(due, renewal + SETTLE);
-    world.run(due);
-    assert!(inspect::signed_by(&world.serving().certificate, &world.ca().certificate));
-}
-
-#[test]
-fn what_does_not_fit_together_is_made_anew() {
-    let now = start();
-    let good = World::installed(now);
-    let other = World::installed(now);
-    let plan_of = |ca: &CaPair, serving: &ServingPair| plan(now, Some(ca), Some(serving), &plain()).steps;
-    assert!(plan_of(good.ca(), good.serving()).is_empty());
-
-    let foreign_key = CaPair { key: other.ca().key.clone(), ..good.ca().clone() };
-    assert!(
-        matches!(plan_of(&foreign_key, good.serving()).as_slice(), [CertStep::NewAuthority { .. }]),
-        "what is served is trusted on"
-    );
-    let untrusted = CaPair { bundle: String::new(), ..foreign_key };
-    assert!(matches!(
-        plan_of(&untrusted, good.serving()).as_slice(),
-        [CertStep::NewAuthority { .. }, CertStep::IssueServing { .. }]
-    ));
-    let garbage = CaPair {
-        certificate: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(),
-        ..good.ca().clone()
+    let round = next_round(now, &Seen::Absent, &Seen::Absent, &order());
+    let Round::Work { steps, ca: None, serving: None } = round else {
+        panic!("both are missing: {round:?}");
     };
-    assert!(matches!(plan_of(&garbage, good.serving()).first(), Some(CertStep::NewAuthority { .. })));
-
-    let again = |path_before: Option<&str>| {
-        [CertStep::IssueServing { path_is_new: false, path_before: path_before.map(str::to_owned) }]
-    };
-    let theirs = other.serving();
-    assert_eq!(plan_of(good.ca(), theirs), again(Some(&theirs.path)), "another authority's");
-    let mixed = ServingPair { key: theirs.key.clone(), ..good.serving().clone() };
-    assert_eq!(plan_of(good.ca(), &mixed), again(None), "another certificate's key");
-    let renamed = plan(
-        now,
-        good.ca.as_ref(),
-        good.serving.as_ref(),
-        &CertOrder { names: vec!["elsewhere.svc".to_owned()], ..plain() },
-    );
-    assert_eq!(renamed.steps, again(None), "other names");
-    let leaf_as_ca = CaPair {
-        certificate: good.serving().certificate.clone(),
-        key: good.serving().key.clone(),
-        bundle: String::new(),
-        path: String::new(),
-        path_since: None,
-        told: good.serving().told.clone(),
-    };
-    assert!(matches!(plan_of(&leaf_as_ca, good.serving()).first(), Some(CertStep::NewAuthority { .. })));
+    assert!(matches!(steps.as_slice(), [CertStep::NewAuthority { .. }, CertStep::IssueServing { .. }]));
 }
 
 #[test]
-fn a_damaged_bundle_is_repaired() {
-    let now = start();
-    let world = World::installed(now);
-    for bundle in ["", "no PEM", "-----BEGIN CERTIFICATE-----\n????\n-----END CERTIFICATE-----\n"] {
-        let damaged = CaPair { bundle: bundle.to_owned(), ..world.ca().clone() };
-        let plan = plan(now, Some(&damaged), world.serving.as_ref(), &plain());
-        let expected = CertStep::StoreBundle { bundle: world.ca().certificate.clone() };
-        assert_eq!(plan.steps, [expected], "{bundle:?}");
-        let damaged = ServingPair { bundle: bundle.to_owned(), ..world.serving().clone() };
-        let plan = super::plan(now, world.ca.as_ref(), Some(&damaged), &plain());
-        assert_eq!(plan.steps, [CertStep::StoreServing { path_before: None }], "{bundle:?}");
+fn good_secrets_are_left_alone_until_a_third_of_the_serving_certificates_life() {
+    let now = Timestamp::from_second(1_800_000_000).expect("in range");
+    let ca = new_authority(now, "", CA).expect("an authority");
+    let serving = issue_serving(now, &ca, &order().names, SERVING).expect("a certificate");
+    let path = ("webhook-path", ca.path.as_str());
+    let bundle = ("ca.crt", ca.bundle.as_str());
+    let entries = [("tls.crt", serving.certificate.as_str()), ("tls.key", &serving.key), bundle, path];
+    let unmarked = secret(&entries, Told::default());
+    let serving = secret(&entries, serving.told);
+    let ca = secret(&[("tls.crt", &ca.certificate), ("tls.key", &ca.key), bundle, path], ca.told.clone());
+    let later = now + SignedDuration::from_hours(2);
+    let round = next_round(later, &ca, &serving, &order());
+    let Round::Rest { until } = round else { panic!("nothing to do: {round:?}") };
+    assert_eq!(until.as_secs(), 54 * 3600);
+    let Round::Work { steps, .. } = next_round(later, &ca, &unmarked, &order()) else {
+        panic!("it gets the annotations that a version before has not written");
+    };
+    assert_eq!(steps, [CertStep::StoreServing { path_before: None }]);
+}
+
+#[test]
+fn secrets_without_data_or_with_garbage_are_filled() {
+    let garbage = secret(&[("tls.crt", "\u{fffd}"), ("tls.key", "x"), ("other", "y")], Told::default());
+    for present in [Seen::Present(Secret::default()), garbage] {
+        let round = next_round(Timestamp::now(), &present, &present, &order());
+        let Round::Work { steps, ca: Some(_), serving: Some(_) } = round else {
+            panic!("nothing usable is there: {round:?}");
+        };
+        assert_eq!(steps.len(), 2);
     }
 }
 
+/// A Secret as cert-manager writes it: pair, chain and `ca.crt`, without what ours has beside.
 #[test]
-fn keys_are_not_printed() {
-    let world = World::installed(start());
-    let printed = format!("{:?} {:?}", world.ca(), world.serving());
-    assert!(!printed.contains("PRIVATE") && !printed.contains(&world.ca().path), "{printed}");
+fn what_cert_manager_gives_is_stored_authority_first() {
+    let now = Timestamp::from_second(1_800_000_000).expect("in range");
+    let ca = new_authority(now, "", CA).expect("an authority");
+    let pair = issue_serving(now, &ca, &order().names, SERVING).expect("a certificate");
+    let entries =
+        [("tls.crt", pair.certificate.as_str()), ("tls.key", &pair.key), ("ca.crt", &ca.certificate)];
+    let given = secret(&entries, Told::default());
+    let next = |own: &Seen<Secret>, given: &Seen<Secret>| {
+        given::next_round(now, [own, &Seen::Absent, given], &order().names, None)
+    };
+    assert!(matches!(next(&Seen::Unknown, &given), given::Round::Blind));
+    assert!(matches!(next(&Seen::Absent, &Seen::Unknown), given::Round::Blind));
+    assert!(matches!(next(&Seen::Absent, &Seen::Absent), given::Round::Missing));
+    let empty = Seen::Present(Secret::default());
+    assert!(matches!(next(&Seen::Absent, &empty), given::Round::Refused(_)));
+    let given::Round::Store(made) = next(&Seen::Absent, &given) else { panic!("nothing is there yet") };
+    let Made::Authority(first) = *made else { panic!("API servers learn of the authority first") };
+    let (bundle, path) = (first.bundle.as_str(), first.path.as_str());
+    let own = secret(
+        &[("tls.crt", ""), ("tls.key", ""), ("ca.crt", bundle), ("webhook-path", path)],
+        Told::default(),
+    );
+    let given::Round::Store(made) = next(&own, &given) else { panic!("nothing is served yet") };
+    assert!(matches!(*made, Made::Serving(serving) if serving.key == pair.key && serving.path == path));
 }
 
 #[test]
-fn an_operator_whose_clock_is_five_minutes_off_makes_nothing_anew() {
-    for skew in [-5, 5].map(SignedDuration::from_mins) {
-        let mut world = World::installed(start());
-        let made = (world.ca().certificate.clone(), world.serving().certificate.clone());
-        world.run(start() + skew);
-        assert_eq!((&world.ca().certificate, &world.serving().certificate), (&made.0, &made.1), "{skew:#}");
+fn a_certificate_that_is_not_valid_yet_is_looked_at_again_soon() {
+    let now = Timestamp::from_second(1_800_000_000).expect("in range");
+    let waits = |error: &TakeError| given::refused_for(now, error).as_secs();
+    assert_eq!(waits(&TakeError::NotYet(now + SignedDuration::from_secs(7))), 7);
+    assert_eq!(waits(&TakeError::NotYet(now + SignedDuration::from_hours(7))), 30);
+    assert_eq!(waits(&TakeError::NotValid), 3600);
+}
+
+#[test]
+fn authorities_are_written_where_they_are_looked_for_and_only_if_they_differ() {
+    let map = ("aaq-server-signer-bundle", "ca-bundle.crt");
+    let authority = secret(&[("ca.crt", "PEM")], Told::default());
+    let holding = |text: &str| {
+        let data = BTreeMap::from([(map.1.to_owned(), text.to_owned())]);
+        Seen::Present(ConfigMap { data: Some(data), ..ConfigMap::default() })
+    };
+    let emptied = Seen::Present(ConfigMap::default());
+    for is in [Seen::Absent, emptied, holding("old")] {
+        let body = bundle::wanted(map, &authority, &is).expect("a write");
+        assert_eq!(body["data"][map.1], "PEM");
+        assert_eq!(body["metadata"]["name"], map.0);
+    }
+    for (authority, is) in [
+        (&authority, holding("PEM")),
+        (&authority, Seen::Unknown),
+        (&Seen::Absent, Seen::Absent),
+        (&secret(&[], Told::default()), Seen::Absent),
+    ] {
+        assert!(bundle::wanted(map, authority, &is).is_none());
     }
 }

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
 use clap::Parser;
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 
 use super::*;
 

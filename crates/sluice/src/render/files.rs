@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Toleration;
 use serde::de::DeserializeOwned;
-use sluice_operator::{Resources, TolerationEntry};
+use sluice_manifests::{Resources, TolerationEntry};
 
 /// A file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ fn read<T: DeserializeOwned>(field: &'static str, path: &Path, what: &'static st
     })
 }
 
-/// `key=value`; whether it is a label is for [`sluice_operator::InstallOptions::validate`].
+/// `key=value`; whether it is a label is for [`sluice_manifests::InstallOptions::validate`].
 pub(super) fn label(text: &str) -> Result<(String, String), String> {
     let (key, value) =
         text.split_once('=').ok_or_else(|| format!("{text:?} has no \"=\": write key=value"))?;

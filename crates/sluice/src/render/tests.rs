@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use serde_json::Value;
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 
 use super::{RenderArgs, objects, run, text, write};
 

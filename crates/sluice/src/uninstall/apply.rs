@@ -8,7 +8,7 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
 use sluice_api::names;
-use sluice_operator::uninstall::{Collection, ObjectName, Step, Wait};
+use sluice_manifests::uninstall::{Collection, ObjectName, Step, Wait};
 use sluice_runtime::clock::ServerClock;
 
 use super::finalizers::unfinalize;

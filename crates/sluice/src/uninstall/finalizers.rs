@@ -5,7 +5,7 @@ use kube::Client;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use sluice_api::names;
-use sluice_operator::uninstall::{ObjectName, orders};
+use sluice_manifests::uninstall::{ObjectName, orders};
 
 use super::requests::{api_of, list_kind};
 use crate::requests::{RequestError, failed, patiently};

@@ -6,7 +6,7 @@ use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use kube::discovery::{Scope, verbs};
 use kube::{Api, Client, Discovery};
 use sluice_api::names;
-use sluice_operator::uninstall::{PART_OF, Seen};
+use sluice_manifests::uninstall::{PART_OF, Seen};
 
 use super::apply::{delete, until_gone};
 use super::report::{Action, Report};

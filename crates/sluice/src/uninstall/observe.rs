@@ -8,7 +8,7 @@ use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use kube::{Api, Client};
 use serde_json::Value;
 use sluice_api::names;
-use sluice_operator::uninstall::{
+use sluice_manifests::uninstall::{
     Collection, Found, ObjectName, PART_OF, Part, Seen, Wish, definitions, goes_with_aaq, inventory,
     processes_selector,
 };

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::Write as _;
 
 use serde::Serialize;
-use sluice_operator::uninstall::{Collection, ObjectName, PART_OF, Seen, Step, Wish};
+use sluice_manifests::uninstall::{Collection, ObjectName, PART_OF, Seen, Step, Wish};
 
 use super::object_of;
 use super::release::Released;

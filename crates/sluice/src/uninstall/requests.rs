@@ -7,7 +7,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
-use sluice_operator::uninstall::{Collection, Kind, ObjectName, Right, Step, rights};
+use sluice_manifests::uninstall::{Collection, Kind, ObjectName, Right, Step, rights};
 
 use crate::requests::{CONCURRENT, RequestError, failed, patiently};
 

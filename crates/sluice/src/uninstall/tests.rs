@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use clap::Parser;
-use sluice_operator::uninstall::{Collection, Found, Part, Seen, Wish, definitions, inventory, plan};
+use sluice_manifests::uninstall::{Collection, Found, Part, Seen, Wish, definitions, inventory, plan};
 
 use super::UninstallArgs;
 use super::release::Released;
@@ -157,7 +157,7 @@ fn nothing_to_do_is_one_line() {
 #[test]
 fn missing_rights_are_named_once() {
     let steps = plan(&full(), &Wish::default());
-    let all: Vec<_> = sluice_operator::uninstall::rights(&steps, "sluice-system").into_iter().collect();
+    let all: Vec<_> = sluice_manifests::uninstall::rights(&steps, "sluice-system").into_iter().collect();
     let said = said(&all);
     assert!(said.contains("delete validatingadmissionpolicies.admissionregistration.k8s.io"), "{said}");
     assert_eq!(said.matches("delete clusterroles.").count(), 1, "{said}");

@@ -29,7 +29,7 @@ struct Spec {
 
 impl LauncherView {
     /// Whether the source of the migration runs in the same namespace and is charged to the same quotas. The same rule as in
-    /// the admission policy `sluice-gate` (`local_target` in `crates/operator/src/expressions.rs`), where its reasons are.
+    /// the admission policy `sluice-gate` (`local_target` in `crates/manifests/src/expressions.rs`), where its reasons are.
     pub fn is_local_target(&self) -> bool {
         let label = |key| self.metadata.labels.as_ref().and_then(|labels| labels.get(key));
         let (Some(_), Some(machine)) = (label(names::MIGRATION_JOB_LABEL), label(names::CREATED_BY_LABEL))

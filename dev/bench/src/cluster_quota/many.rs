@@ -7,11 +7,11 @@ use std::time::Instant;
 use anyhow::{bail, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
-pub(super) use sluice_controllers::gate::cluster_quota_status::MIRRORS;
-use sluice_controllers::gate::cluster_quota_status::{MirrorNamespaces, Planner, Write};
-use sluice_controllers::gate::{Action, Answer, Moment, Outcome, Record, RecordedObject, State};
 use sluice_e2e::objects::from_json;
 use sluice_engine::Quantity;
+pub(super) use sluice_gate::cluster_quota_status::MIRRORS;
+use sluice_gate::cluster_quota_status::{MirrorNamespaces, Planner, Write};
+use sluice_gate::{Action, Answer, Moment, Outcome, Record, RecordedObject, State};
 use sluice_index::{AcrqWire, PodWire, Source};
 
 use crate::objects::{self, NOW};

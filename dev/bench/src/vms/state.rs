@@ -5,9 +5,9 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_controllers::gate::{KubeVirt, State};
 use sluice_e2e::objects::from_json;
 use sluice_engine::vm::{Calculator, KubeVirtFacts};
+use sluice_gate::{KubeVirt, State};
 use sluice_index::{PodWire, VmiWire};
 
 use crate::memory::Held;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use sluice_operator::{InstallOptions, render};
+use sluice_manifests::{InstallOptions, render};
 
 use super::attack::{Attack, IDLE, PEER, UPLOADS};
 use super::process::Server;

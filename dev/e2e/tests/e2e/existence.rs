@@ -12,8 +12,8 @@ use sluice_api::{AAQ, names};
 use sluice_e2e::call::{JSON, MERGE, Response, call, get, post};
 use sluice_e2e::objects::{TARGETED, apply_aaq, is_held, pod};
 use sluice_e2e::{Installation, Running, Setup};
-use sluice_operator::Installation as InstalledBy;
-use sluice_operator::uninstall::{goes_with_aaq, inventory};
+use sluice_manifests::Installation as InstalledBy;
+use sluice_manifests::uninstall::{goes_with_aaq, inventory};
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::{SOON, idle_bed};

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, call, get};
 use sluice_e2e::{Installation, Running, Setup};
-use sluice_operator::{InstallOptions, admission_policies};
+use sluice_manifests::{InstallOptions, admission_policies};
 use sluice_testbed::{Bed, Component, wait};
 
 use crate::context::{SOON, idle_bed};

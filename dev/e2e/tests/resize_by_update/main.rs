@@ -18,7 +18,7 @@ use serde_json::json;
 use sluice_api::WebhookEntry;
 use sluice_e2e::objects::is_held;
 use sluice_e2e::{Running, Setup, call};
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 use sluice_testbed::{Bed, BedOptions};
 
 use crate::context::{idle_options, used_of};

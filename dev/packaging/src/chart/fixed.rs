@@ -106,7 +106,7 @@ const HELPERS: &str = "\
 {{- end -}}
 ";
 
-/// As [`sluice_operator::InstallOptions::validate`], where a schema cannot say it.
+/// As [`sluice_manifests::InstallOptions::validate`], where a schema cannot say it.
 const CHECK: &str = "\
 {{- if or (hasPrefix \"kube-\" .Release.Namespace) (eq .Release.Namespace \"default\") }}
 {{- fail (printf \"namespace: %s is a namespace of Kubernetes: give --namespace sluice-system --create-namespace\" .Release.Namespace) }}

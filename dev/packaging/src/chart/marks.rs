@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Toleration;
-use sluice_operator::{
+use sluice_manifests::{
     Amounts, InstallOptions, Installation, IssuerRef, Monitoring, NamespaceUse, Resources,
 };
 

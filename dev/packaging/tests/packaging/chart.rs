@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_operator::{crds, install_objects, rancher_objects};
+use sluice_manifests::{crds, install_objects, rancher_objects};
 use sluice_packaging::{chart, read};
 
 use crate::values::Values;

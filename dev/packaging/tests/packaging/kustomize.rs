@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_operator::{
+use sluice_manifests::{
     InstallOptions, Installation, IssuerRef, Monitoring, Naming, OptionsFile, Platform, crds, install_objects,
 };
 use sluice_packaging::read;
@@ -114,5 +114,5 @@ fn the_component_for_rancher_adds_its_rights() {
     let deploy = deploy();
     let kustomization = "resources: [../kustomize/operator]\ncomponents: [../kustomize/components/rancher]\n";
     let added = overlay(deploy.path(), kustomization).len() - install_objects(&options()).len();
-    assert_eq!(added, sluice_operator::rancher_objects(&options()).len());
+    assert_eq!(added, sluice_manifests::rancher_objects(&options()).len());
 }

@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use serde_json::Value;
-use sluice_operator::{InstallOptions, OptionsFile};
+use sluice_manifests::{InstallOptions, OptionsFile};
 use sluice_packaging::files;
 use sluice_testbed::artifacts;
 use tempfile::TempDir;

@@ -1,7 +1,7 @@
 //! Values of the chart as options of an installation: they are a file of options but for what the chart has beside.
 
 use serde_json::{Map, Value};
-use sluice_operator::{InstallOptions, NamespaceUse, OptionsFile};
+use sluice_manifests::{InstallOptions, NamespaceUse, OptionsFile};
 
 /// All of `values.yaml`.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ const FIRST: &str = include_str!("definitions/last.json");
 /// When there is something, or the last CRDs cannot be read.
 pub(super) fn check() -> anyhow::Result<()> {
     let (which, last) = last()?;
-    let lost = lost(&last, &sluice_operator::crds());
+    let lost = lost(&last, &sluice_manifests::crds());
     for each in &lost {
         eprintln!("deploy/crds.yaml: {each}");
     }

@@ -5,7 +5,7 @@ use anyhow::bail;
 use super::metadata::Metadata;
 
 /// Crates that ship, and what each may use. What is under `dev/` may use anything that ships.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     // Pure: no crate of ours, no I/O.
     ("sluice-engine", &[]),
     ("sluice-api", &["sluice-engine"]),
@@ -15,11 +15,16 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("sluice-index", &["sluice-api", "sluice-engine", "sluice-runtime"]),
     // Head-room: made by the webhook for a target pod, swept by a controller.
     ("sluice-headroom", &["sluice-api", "sluice-engine", "sluice-index", "sluice-runtime"]),
-    ("sluice-operator", &["sluice-api", "sluice-engine", "sluice-runtime"]),
+    ("sluice-gate", &["sluice-api", "sluice-engine", "sluice-index", "sluice-runtime"]),
+    ("sluice-manifests", &["sluice-api", "sluice-engine", "sluice-runtime"]),
+    (
+        "sluice-operator",
+        &["sluice-api", "sluice-engine", "sluice-index", "sluice-manifests", "sluice-runtime"],
+    ),
     ("sluice-webhook", &["sluice-api", "sluice-engine", "sluice-headroom", "sluice-index", "sluice-runtime"]),
     (
         "sluice-controllers",
-        &["sluice-api", "sluice-engine", "sluice-index", "sluice-runtime", "sluice-operator"],
+        &["sluice-api", "sluice-engine", "sluice-gate", "sluice-index", "sluice-manifests", "sluice-runtime"],
     ),
     (
         "sluice",
@@ -27,10 +32,12 @@ const MAY_USE: [(&str, &[&str]); 9] = [
             "sluice-api",
             "sluice-controllers",
             "sluice-engine",
+            "sluice-gate",
             "sluice-headroom",
             "sluice-index",
-            "sluice-runtime",
+            "sluice-manifests",
             "sluice-operator",
+            "sluice-runtime",
             "sluice-webhook",
         ],
     ),
@@ -118,7 +125,7 @@ mod tests {
         for (name, uses, kind) in [
             ("sluice-index", "sluice-engine", None),
             ("sluice", "sluice-controllers", None),
-            ("xtask", "sluice-operator", None),
+            ("xtask", "sluice-manifests", None),
             ("sluice-engine", "sluice-testbed", Some("dev")),
         ] {
             assert!(violations(&package(name, uses, true, kind)).is_empty(), "{name} -> {uses}");

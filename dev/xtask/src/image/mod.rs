@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use sluice_operator::InstallOptions;
+use sluice_manifests::InstallOptions;
 
 use crate::shell::{cargo, root, run as run_command};
 

@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::objects::{self, is_held};
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 
 use crate::context::{gates, shared};
 use crate::gate_policies::world::gated_by;

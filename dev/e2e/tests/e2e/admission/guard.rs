@@ -6,7 +6,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names::{self, GATE};
 use sluice_e2e::call::{APPLY, JSON, JSON_PATCH, MERGE, Response, STRATEGIC, call, get, post};
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 
 use crate::context::{gates, kubectl_tries, manifest, shared};
 use crate::gate_policies::world::gated_by;

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names::{self, CREATED_BY_ANNOTATION as STAMP};
 use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, STRATEGIC, call, get, post};
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 
 use crate::context::gates;
 use crate::gate_policies::world::gated_by;

@@ -6,7 +6,7 @@ use kube::Api;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{MERGE, Response, call, get, post};
-use sluice_operator::{InstallOptions, render};
+use sluice_manifests::{InstallOptions, render};
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::{SOON, kubectl, manifest, shared};

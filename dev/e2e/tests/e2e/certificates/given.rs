@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::Value;
-use sluice_operator::certificates::{CA, CaPair, SERVING, issue_serving, new_authority};
+use sluice_manifests::certificates::{CA, CaPair, SERVING, issue_serving, new_authority};
 
 use super::*;
 

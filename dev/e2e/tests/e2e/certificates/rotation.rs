@@ -3,7 +3,7 @@
 use http::Request;
 use jiff::{SignedDuration, Timestamp};
 use sluice_api::Endpoint;
-use sluice_operator::certificates::{CaPair, SERVING, Told, issue_serving, service_names};
+use sluice_manifests::certificates::{CaPair, SERVING, Told, issue_serving, service_names};
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use sluice_api::{WebhookEntry, names};
 use sluice_e2e::{Running, Setup};
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 use sluice_testbed::wait;
 
 use crate::context::{SOON, gates, idle_bed};

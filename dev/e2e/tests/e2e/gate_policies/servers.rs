@@ -5,7 +5,7 @@ use sluice_api::WebhookEntry;
 use sluice_e2e::call::post;
 use sluice_e2e::metrics::Samples;
 use sluice_e2e::{Installation, Setup};
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::SOON;

@@ -5,7 +5,7 @@ use serde_json::json;
 use sluice_api::names;
 use sluice_e2e::call::{JSON, call};
 use sluice_e2e::{Running, Setup};
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 use sluice_testbed::Bed;
 use tokio::sync::OnceCell;
 

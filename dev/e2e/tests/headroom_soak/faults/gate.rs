@@ -11,7 +11,7 @@ use sluice_api::{WebhookEntry, names};
 use sluice_e2e::call::JSON;
 use sluice_e2e::metrics::Samples;
 use sluice_e2e::{Webhook, objects};
-use sluice_operator::{InstallOptions, WebhookClient, render};
+use sluice_manifests::{InstallOptions, WebhookClient, render};
 use sluice_testbed::kubevirt::CONTROLLER;
 use sluice_testbed::proxy::FaultProxy;
 use sluice_testbed::{Bed, Identity, ports, wait};

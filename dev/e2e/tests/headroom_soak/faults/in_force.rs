@@ -14,7 +14,7 @@ use sluice_e2e::objects;
 use sluice_e2e::pair::{at_second, both};
 use sluice_e2e::tenant::{SOON, Tenant, hard, used};
 use sluice_engine::headroom::MARK;
-use sluice_operator::{InstallOptions, admission_policies};
+use sluice_manifests::{InstallOptions, admission_policies};
 use sluice_testbed::{Component, wait};
 
 use crate::faults::gate::Gate;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sluice_e2e::objects::TARGETED;
 use sluice_e2e::traffic::{Load, Traffic};
 use sluice_e2e::{Installation, Setup};
-use sluice_operator::Gating;
+use sluice_manifests::Gating;
 use sluice_testbed::{Bed, BedOptions, Component};
 
 const OLD: &str = "1.34";

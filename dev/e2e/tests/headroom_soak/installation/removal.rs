@@ -16,7 +16,7 @@ use sluice_e2e::simulated_webhook::{SimulatedWebhook, Verdict, WebhookOptions, r
 use sluice_e2e::tenant::{self, Tenant, hard, used};
 use sluice_e2e::{Installation, Setup};
 use sluice_engine::headroom::MARK;
-use sluice_operator::{InstallOptions, rancher_objects};
+use sluice_manifests::{InstallOptions, rancher_objects};
 use sluice_testbed::Bed;
 
 const WAITING: usize = 3000;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 use sluice_e2e::tenant::{Tenant, own_shared};
 use sluice_e2e::{Installation, Running, Setup};
-use sluice_operator::{InstallOptions, rancher_objects};
+use sluice_manifests::{InstallOptions, rancher_objects};
 use sluice_testbed::Bed;
 use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

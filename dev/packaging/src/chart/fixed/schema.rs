@@ -2,7 +2,7 @@
 //! has beside.
 
 use serde_json::{Value, json};
-use sluice_operator::OptionsFile;
+use sluice_manifests::OptionsFile;
 
 /// `values.schema.json`.
 pub(super) fn schema() -> Value {

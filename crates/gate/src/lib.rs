@@ -1,0 +1,46 @@
+//! The gate: from a created pod to a released one (`docs/protocols.md`, *The gate*).
+//!
+//! ```text
+//!  watches ──▶ apply_…, delete_… ─┐
+//!                                 ├─▶ State ──▶ plan ──▶ actions ──▶ apply ──▶ outcomes ──▶ on_outcome ─┐
+//!                                 └─────────────────────────────────────────────────────────────────────┘
+//! ```
+//! Everything up to the actions is synchronous and free of I/O; requests run beside it. A pod is charged to its
+//! quotas' status first, and its gate is removed when every one of them has recorded the charge.
+
+mod action;
+mod admission;
+mod admit;
+mod apply;
+mod audit;
+mod backoff;
+pub mod cluster_quota_status;
+mod conditions;
+mod config;
+mod feed;
+mod handle;
+mod messages;
+mod metrics;
+mod parts;
+mod recording;
+mod run;
+mod stage;
+mod state;
+mod stats;
+mod targeting;
+#[cfg(test)]
+mod tests;
+
+pub use action::{
+    Action, Answer, GateEvent, Outcome, QuotaRef, Record, RecordedIn, RecordedObject, Regarding, Release,
+};
+pub use admission::{Asked, Change, Judgement, MachineChange, Ticket};
+pub use apply::{AT_A_TIME, Apply};
+pub use config::{GateConfig, Moment};
+pub use handle::{Gate, GateWatches};
+pub use metrics::{GateMetrics, QuotaCollector};
+pub use parts::platform::{Platform, PlatformPods};
+
+pub use parts::machines::KubeVirt;
+pub use state::{AuditCursor, AuditFinding, ClusterView, State};
+pub use stats::Stats;

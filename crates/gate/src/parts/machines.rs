@@ -1,0 +1,256 @@
+//! Virtual machines, and how they are counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, VmFacts, vm_charge};
+use sluice_engine::{Charge, Uid};
+use sluice_index::{ListNumber, NamespaceId, Ownership, PlatformKey, Source, Version, VmiError, VmiRecord};
+
+use super::owners::Owner;
+use crate::config::Moment;
+
+/// An installation of KubeVirt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KubeVirt {
+    /// Who creates the pods of its VMs.
+    pub controller: Arc<str>,
+    /// What it adds to them.
+    pub facts: KubeVirtFacts,
+}
+
+#[derive(Debug)]
+struct Machine {
+    name: Arc<str>,
+    version: Version,
+    size: Result<VmFacts, VmiError>,
+    list: ListNumber,
+    /// Nothing is told of it before this moment (milliseconds).
+    told_until_ms: u64,
+}
+
+/// So long after an event about a VM there is no other (milliseconds).
+const TOLD_AGAIN_MS: u64 = 10_000;
+
+/// Why a VM has no charge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// It was not seen, or is no more.
+    Unseen,
+    /// It says something that cannot be counted.
+    Unreadable(Arc<str>),
+}
+
+/// How far the walk has come that has all VMs appraised anew and all pods of the platform looked at, some at a time.
+///
+/// Places are in the order of the walk. What comes, changes or goes meanwhile is looked at with its own event, so it does
+/// not matter whether the walk finds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Walk {
+    /// VMs that pods name and that were not seen: to the first, or to the one after this.
+    Claimed(Option<(NamespaceId, Uid)>),
+    /// VMs that were seen.
+    Seen(Option<Owner>),
+    /// Pods of the platform: whether they are charged depends on the charges of VMs.
+    Platform(Option<PlatformKey>),
+    /// It is at its end.
+    #[default]
+    Ended,
+}
+
+/// All VMs, and those that are to be appraised anew.
+///
+/// Invariant: between the begin and the end of a list no VM is forgotten but by its own event.
+#[derive(Debug)]
+pub struct Machines {
+    calculator: Calculator,
+    kubevirt: Option<KubeVirt>,
+    known: BTreeMap<Owner, Machine>,
+    list: ListNumber,
+    due: BTreeSet<Owner>,
+    walk: Walk,
+}
+
+impl Default for Machines {
+    fn default() -> Self {
+        Self {
+            calculator: Calculator::IgnoreVmiCalculator,
+            kubevirt: None,
+            known: BTreeMap::new(),
+            list: ListNumber::default(),
+            due: BTreeSet::new(),
+            walk: Walk::Ended,
+        }
+    }
+}
+
+impl Machines {
+    /// Whether VMs are charged in place of their pods.
+    pub fn are_charged(&self) -> bool {
+        self.calculator != Calculator::IgnoreVmiCalculator
+    }
+
+    /// How VMs are counted; `None` where no KubeVirt is known to run.
+    pub fn counted_by(&self) -> Option<Calculator> {
+        self.kubevirt.as_ref().map(|_| self.calculator)
+    }
+
+    /// Whether what pods take matters to the charge of their VM.
+    pub fn depend_on_pods(&self) -> bool {
+        self.calculator.is_of_pods()
+    }
+
+    /// Whether this account creates the pods of VMs.
+    pub fn is_controller(&self, account: &str) -> bool {
+        self.kubevirt.as_ref().is_some_and(|kubevirt| *kubevirt.controller == *account)
+    }
+
+    /// Whether it is known who creates the pods of VMs.
+    pub fn has_controller(&self) -> bool {
+        self.kubevirt.is_some()
+    }
+
+    /// From now on they are counted so. Returns whether that is something else.
+    pub fn set_calculator(&mut self, calculator: Calculator) -> bool {
+        std::mem::replace(&mut self.calculator, calculator) != calculator
+    }
+
+    /// From now on this KubeVirt runs. Returns whether that is something else.
+    pub fn set_kubevirt(&mut self, kubevirt: Option<KubeVirt>) -> bool {
+        let is_another = self.kubevirt != kubevirt;
+        self.kubevirt = kubevirt;
+        is_another
+    }
+
+    /// The name of the user that KubeVirt's controller is.
+    pub fn controller(&self) -> Option<&str> {
+        self.kubevirt.as_ref().map(|kubevirt| &*kubevirt.controller)
+    }
+
+    /// A list begins.
+    pub fn begin_list(&mut self) {
+        self.list.begin();
+    }
+
+    /// A VM was seen. Returns whether its size is news.
+    pub fn see(&mut self, record: &VmiRecord, by: Source) -> bool {
+        let owner = Owner { namespace: Arc::clone(&record.namespace), uid: record.uid.clone() };
+        let (version, size, mut list) = (record.version, record.size.clone(), self.list);
+        if let Some(known) = self.known.get_mut(&owner) {
+            known.list.see(list, by);
+            list = known.list;
+            if version.is_older_than(known.version) {
+                return false;
+            }
+            known.version = version;
+            if known.size == size {
+                return false;
+            }
+        }
+        let name = Arc::clone(&record.name);
+        self.known.insert(owner, Machine { name, version, size, list, told_until_ms: 0 });
+        true
+    }
+
+    /// A VM is gone. Returns whether it was known.
+    pub fn forget(&mut self, owner: &Owner) -> bool {
+        self.known.remove(owner).is_some()
+    }
+
+    /// The list is complete: forgets the VMs that were not in it, and returns them.
+    pub fn end_list(&mut self) -> Vec<Owner> {
+        let list = self.list;
+        self.known.extract_if(.., |_, machine| machine.list != list).map(|(owner, _)| owner).collect()
+    }
+
+    /// Whether the VM was seen.
+    pub fn knows(&self, owner: &Owner) -> bool {
+        self.known.contains_key(owner)
+    }
+
+    /// `metadata.name` of the VM if it was seen.
+    pub fn name(&self, owner: &Owner) -> Option<&Arc<str>> {
+        self.known.get(owner).map(|machine| &machine.name)
+    }
+
+    /// Whether something is to be told of the VM now: each time after a while only.
+    pub fn tell(&mut self, owner: &Owner, now: Moment) -> bool {
+        let machine = self.known.get_mut(owner).filter(|machine| machine.told_until_ms <= now.mono_ms);
+        machine.map(|machine| machine.told_until_ms = now.mono_ms + TOLD_AGAIN_MS).is_some()
+    }
+
+    /// The version of the VM that was seen last.
+    pub fn version(&self, owner: &Owner) -> Option<Version> {
+        self.known.get(owner).map(|machine| machine.version)
+    }
+
+    /// The first VM that was seen; with `after`, the one after that.
+    pub fn next_seen(&self, after: Option<&Owner>) -> Option<&Owner> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.known.range((after, Bound::Unbounded)).next().map(|(owner, _)| owner)
+    }
+
+    /// What the VM is charged that has these launchers; `None`: each of its pods is charged for itself.
+    pub fn charge<'c>(
+        &self,
+        owner: &Owner,
+        launchers: impl Iterator<Item = Launcher<'c>>,
+    ) -> Result<Option<Charge>, Unknown> {
+        if !self.are_charged() {
+            return Ok(None);
+        }
+        let machine = self.known.get(owner).ok_or(Unknown::Unseen)?;
+        self.charge_of(&machine.size, launchers)
+    }
+
+    /// The same of a VM of this size.
+    pub fn charge_of<'c>(
+        &self,
+        size: &Result<VmFacts, VmiError>,
+        launchers: impl Iterator<Item = Launcher<'c>>,
+    ) -> Result<Option<Charge>, Unknown> {
+        let unreadable = |error: String| Unknown::Unreadable(error.into());
+        let vm = size.as_ref().map_err(|error| unreadable(error.to_string()))?;
+        let kubevirt = self.kubevirt.as_ref().map(|kubevirt| &kubevirt.facts);
+        let charge = vm_charge(self.calculator, vm, launchers, kubevirt);
+        charge.map_err(|error| unreadable(error.to_string()))
+    }
+
+    /// These are to be appraised anew.
+    pub fn appraise_later(&mut self, owners: impl IntoIterator<Item = Owner>) {
+        self.due.extend(owners);
+    }
+
+    /// The next one that is to be appraised anew.
+    pub fn next_due(&mut self) -> Option<Owner> {
+        self.due.pop_first()
+    }
+
+    /// The walk begins here, or goes on where it is if that comes earlier.
+    pub fn walk_from(&mut self, place: Walk) {
+        self.walk = std::mem::take(&mut self.walk).min(place);
+    }
+
+    /// Where the walk is.
+    pub const fn walk(&self) -> &Walk {
+        &self.walk
+    }
+
+    /// The walk has come here.
+    pub fn walk_to(&mut self, place: Walk) {
+        self.walk = place;
+    }
+
+    /// Whether none is to be appraised anew, and the walk is at its end.
+    pub fn are_appraised(&self) -> bool {
+        self.due.is_empty() && self.walk == Walk::Ended
+    }
+}
+
+impl Owner {
+    /// The VM that a pod of a namespace claims as its owner.
+    pub fn claimed(namespace: &Arc<str>, ownership: &Ownership) -> Self {
+        Self { namespace: Arc::clone(namespace), uid: Uid::clone(&ownership.machine) }
+    }
+}

@@ -1,0 +1,143 @@
+//! Finds the stage of a pod that claims nothing.
+
+use std::sync::Arc;
+
+use sluice_engine::{PodId, QuotaId, QuotaSet, ScopeFacts};
+use sluice_index::{Gates, NamespaceId, PodRecord};
+use smallvec::SmallVec;
+
+use super::State;
+use crate::config::Moment;
+use crate::stage::{Stage, Stuck};
+
+/// What becomes of a claim that ends before the pod claims anew.
+pub(super) enum ClaimEnd {
+    /// What it took is free.
+    MakesRoom,
+    /// As if it had never been.
+    IsReverted,
+}
+
+impl State {
+    /// Finds the stage of a pod that claims nothing.
+    pub(super) fn classify(&mut self, id: PodId, now: Moment) {
+        let Some(record) = self.pods.get(id).cloned() else { return };
+        match record.gates {
+            Gates::None => self.classify_ungated(id, &record, now),
+            Gates::Foreign => {
+                self.end_hold(id);
+                self.events.forget(id);
+                self.stages.place(id, Stage::Foreign);
+            }
+            Gates::Ours => {
+                self.classify_gated(id, &record, now);
+                if self.leading {
+                    self.events.news(id, now);
+                }
+            }
+        }
+    }
+
+    /// Ends the pod's claim and finds its stage.
+    pub(super) fn claim_anew(&mut self, id: PodId, record: &PodRecord, end: ClaimEnd, now: Moment) {
+        match end {
+            ClaimEnd::MakesRoom => self.end_claim(id, record),
+            ClaimEnd::IsReverted => self.revert_claim(id, record),
+        }
+        self.classify(id, now);
+    }
+
+    fn classify_ungated(&mut self, id: PodId, record: &PodRecord, now: Moment) {
+        let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
+        match (record.unreadable.is_some() && !quotas.is_empty(), self.leading) {
+            (true, true) => self.events.news(id, now),
+            (true, false) => {}
+            (false, _) => self.events.forget(id),
+        }
+        self.releases.end_retries(id);
+        self.end_hold(id);
+        self.writes.mark_all(&quotas);
+        self.stages.count(id, self.payer(record), quotas);
+    }
+
+    fn classify_gated(&mut self, id: PodId, record: &PodRecord, now: Moment) {
+        self.stages.hold(id, now.mono_ms);
+        self.hold_target(id);
+        match self.obstacle(id, record, now) {
+            Ok(quotas) => {
+                self.writes.mark_all(&quotas);
+                self.stages.wait(id, record, self.payer(record), quotas);
+                self.pauses.wait(record.namespace, &record.wait_key(), id);
+            }
+            Err(stage) => {
+                match stage {
+                    Stage::Free { awaited: 0, .. } => self.enqueue_release(id),
+                    // In a pause it has its turn too, though there is nothing that it could be charged to.
+                    Stage::Stuck(Stuck::InvalidQuota(_)) => {
+                        self.pauses.wait(record.namespace, &record.wait_key(), id);
+                    }
+                    _ => {}
+                }
+                self.stages.place(id, stage);
+                if self.leading {
+                    self.await_lists(id);
+                }
+            }
+        }
+    }
+
+    /// The quotas that the pod waits for, or the stage of one that does not wait.
+    fn obstacle(&mut self, id: PodId, record: &PodRecord, now: Moment) -> Result<Arc<QuotaSet>, Stage> {
+        let Some(is_targeted) = self.namespaces.is_targeted(record.namespace) else {
+            return Err(Stage::Stuck(Stuck::UnknownNamespace));
+        };
+        if self.releases.is_backing_off(id, now) {
+            return Err(Stage::Stuck(Stuck::BackingOff));
+        }
+        if !is_targeted {
+            // Its gate says that an API server took it for targeted: the namespace may be seen late.
+            return Err(Stage::Free { awaited: 1, serial: 0 });
+        }
+        if self.namespaces.get(record.namespace).is_some_and(|namespace| namespace.terminating) {
+            return Err(Stage::Stuck(Stuck::Terminating));
+        }
+        if self.is_exempt(record) {
+            // Whatever quotas there are, seen or not.
+            return Err(Stage::Free { awaited: 0, serial: 0 });
+        }
+        let invalid =
+            self.invalid_quota(record.namespace).map(|quota| Stage::Stuck(Stuck::InvalidQuota(quota)));
+        if let Some(stuck) = invalid.clone().filter(|_| !self.has_pause(record.namespace)) {
+            return Err(stuck);
+        }
+        if let Some(field) = &record.unreadable {
+            return Err(Stage::Stuck(Stuck::Unreadable(Arc::clone(field))));
+        }
+        let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
+        if !quotas.is_empty() {
+            return match self.machine_obstacle(record) {
+                Some(unknown) => Err(Stage::Stuck(Stuck::Machine(unknown))),
+                None => Ok(quotas),
+            };
+        }
+        // What it awaits is decided by the process that leads.
+        Err(invalid.unwrap_or(Stage::Free { awaited: 1, serial: 0 }))
+    }
+
+    /// The quotas that are about such a pod of a namespace.
+    pub(super) fn matching_quotas(&mut self, id: NamespaceId, facts: &ScopeFacts) -> Arc<QuotaSet> {
+        let Some(namespace) = self.namespaces.get(id) else { return Arc::default() };
+        let is_about = |id: &QuotaId| {
+            let compiled = self.quotas.get(*id).and_then(|quota| quota.compiled.as_ref().ok());
+            compiled.is_some_and(|compiled| compiled.scopes.matches(facts))
+        };
+        let matching: SmallVec<[QuotaId; 8]> = namespace.quotas().iter().copied().filter(is_about).collect();
+        self.quota_sets.share(id.share(), &matching)
+    }
+
+    /// The first quota about the namespace that cannot be enforced: no pod of it is released meanwhile.
+    pub(super) fn invalid_quota(&self, namespace: NamespaceId) -> Option<QuotaId> {
+        let is_invalid = |id: &QuotaId| self.quotas.get(*id).is_some_and(|quota| quota.compiled.is_err());
+        self.namespaces.get(namespace)?.quotas().iter().copied().find(is_invalid)
+    }
+}

@@ -1,0 +1,137 @@
+//! Applies watch events of cluster quotas and of the objects that record their charges.
+//!
+//! What quotas of one namespace have in their status is here in an object of its own, so that a charge is a small write
+//! however many namespaces the quota is about, and what people are shown may be late.
+
+use sluice_engine::{QuotaId, Uid};
+use sluice_index::{AcrqWire, ClusterQuotaChargeWire, QuotaChange, Source};
+
+use super::{State, uid_of};
+use crate::config::Moment;
+use crate::parts::quota_checks::Listed;
+
+impl State {
+    /// From now on cluster quotas have an effect, or none.
+    pub fn allow_cluster_quotas(&mut self, are_allowed: bool, now: Moment) {
+        let moved = self.quotas.allow_cluster_quotas(are_allowed, &mut self.namespaces);
+        if !are_allowed {
+            let decisions = self.checks.unlisted(Listed::Cluster);
+            self.checks.forget_cluster();
+            self.on_charges_confirmed(decisions);
+        }
+        self.reclassify_each(moved, now);
+    }
+
+    /// A list of cluster quotas begins.
+    pub fn begin_cluster_quotas(&mut self) {
+        self.quotas.begin_cluster_list();
+    }
+
+    /// The list of cluster quotas is complete.
+    pub fn end_cluster_quotas(&mut self, now: Moment) {
+        for id in self.quotas.end_cluster_list() {
+            self.forget_quota(id, now);
+        }
+    }
+
+    /// A cluster quota was added or modified.
+    pub fn apply_cluster_quota(&mut self, wire: &AcrqWire, now: Moment) {
+        if let Some(old) = self.quotas.replaced_by_cluster(wire) {
+            self.forget_quota(old, now);
+        }
+        let change = self.quotas.upsert_cluster(wire, &mut self.namespaces);
+        match change.quota {
+            QuotaChange::Added(id) => {
+                self.open_ledger(id);
+                self.reclassify_each(change.moved, now);
+                self.on_charge_known(id, 0, now);
+                // It may be about no namespace: that is to be said as well.
+                self.writes.mark(id);
+            }
+            QuotaChange::Meaning(id) => {
+                // Namespaces that it is about no more keep its entry until no pod of theirs has a claim on it.
+                self.reclassify_each(change.moved, now);
+                self.on_meaning_changed(id, now);
+            }
+            QuotaChange::Limits(id) => {
+                self.reclassify_each(change.moved, now);
+                self.on_limits_changed(id, now);
+            }
+            QuotaChange::Status(_) | QuotaChange::Same => self.reclassify_each(change.moved, now),
+        }
+    }
+
+    /// A cluster quota was deleted.
+    pub fn delete_cluster_quota(&mut self, wire: &AcrqWire, now: Moment) {
+        let uid = uid_of(&wire.metadata);
+        if let Some(id) = self.quotas.find_cluster_by_uid(&uid) {
+            self.forget_quota(id, now);
+        }
+    }
+
+    /// A list of charges begins.
+    pub fn begin_charges(&mut self) {
+        self.quotas.begin_charge_list();
+    }
+
+    /// The list of charges is complete.
+    pub fn end_charges(&mut self, now: Moment) {
+        for id in self.quotas.end_charge_list() {
+            self.on_charge_lost(id, now);
+        }
+    }
+
+    /// A charge was seen recorded.
+    pub fn apply_charge(&mut self, wire: &ClusterQuotaChargeWire, now: Moment) {
+        self.see_charge(wire, Source::Watch, now);
+    }
+
+    /// The charge is this, by the watch or an answer.
+    pub(super) fn see_charge(&mut self, wire: &ClusterQuotaChargeWire, by: Source, now: Moment) {
+        let uid = Uid::parse(wire.metadata.name.as_deref().unwrap_or_default());
+        let known = self.quotas.find_cluster_by_uid(&uid).and_then(|id| self.quotas.get(id));
+        let before = known.map_or(0, |quota| quota.recorded.charges);
+        let known = known.and_then(|quota| quota.cluster()?.charge.as_ref()).map(|object| object.uid.clone());
+        if let Some(id) = self.quotas.upsert_charge(wire, by) {
+            // Another leader has made it in place of one that is gone, with records that were not seen.
+            let object = self.quotas.get(id).and_then(|quota| quota.cluster()?.charge.as_ref());
+            if known.is_some_and(|known| object.is_some_and(|object| object.uid != known)) {
+                self.on_charge_lost(id, now);
+            }
+            self.on_charge_known(id, before, now);
+            self.on_status_seen(id, &wire.metadata, now);
+            self.writes.mark(id);
+        }
+    }
+
+    /// The object that records a quota's charges was deleted.
+    pub fn delete_charge(&mut self, wire: &ClusterQuotaChargeWire, now: Moment) {
+        let quota = Uid::parse(wire.metadata.name.as_deref().unwrap_or_default());
+        let object = uid_of(&wire.metadata);
+        let id = self.quotas.find_cluster_by_uid(&quota).and_then(|id| self.quotas.get(id));
+        let is_another =
+            id.and_then(|quota| quota.cluster()?.charge.as_ref()).is_some_and(|known| known.uid != object);
+        if is_another {
+            return;
+        }
+        if let Some(id) = self.quotas.remove_charge(&quota) {
+            self.on_charge_lost(id, now);
+        }
+    }
+
+    fn on_charge_known(&mut self, id: QuotaId, before: i64, now: Moment) {
+        let is_lost = self.quotas.get(id).and_then(|quota| quota.cluster());
+        if is_lost.is_some_and(|cluster| cluster.is_shown && cluster.charge.is_none()) {
+            return self.on_charge_lost(id, now);
+        }
+        self.on_charges_seen(id, before, now);
+    }
+
+    /// Whatever another leader may have recorded last is not known any more.
+    pub(super) fn on_charge_lost(&mut self, id: QuotaId, now: Moment) {
+        if self.leading {
+            self.on_foreign_charge(id, now);
+            self.writes.mark(id);
+        }
+    }
+}

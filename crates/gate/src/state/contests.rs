@@ -1,0 +1,95 @@
+//! Notices other clients that write the status of quotas or remove gates, and names them in an event.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use sluice_api::names;
+use sluice_engine::QuotaId;
+use sluice_index::PodRecord;
+
+use super::State;
+use crate::action::{GateEvent, Regarding};
+use crate::config::Moment;
+use crate::messages::reasons;
+use crate::parts::foreign_charges::Place;
+
+/// The field manager of application-aware-quota's own controller: its binary, or its image's name for it.
+const UPSTREAM: [&str; 2] = ["aaq-controller", "aaq_controller"];
+
+impl State {
+    /// The status of a quota was written. If not by this controller, that is noted.
+    pub(super) fn on_status_seen(&mut self, id: QuotaId, meta: &ObjectMeta, now: Moment) {
+        if !self.leading || self.is_status_right(id) || !self.is_contest_to_be_told(id, now) {
+            return;
+        }
+        let by = match other_writer(meta) {
+            Some(manager) if UPSTREAM.contains(&manager) => {
+                format!("{manager}, the controller of application-aware-quota: one of the two has to go")
+            }
+            Some(manager) => manager.to_owned(),
+            None => "a client that is not known".to_owned(),
+        };
+        self.announce_contest(id, &format!("the status is written by another: {by}"));
+    }
+
+    /// The status of a quota was written, and is not what was written.
+    pub(super) fn on_status_not_kept(&mut self, id: QuotaId, now: Moment) {
+        if self.is_contest_to_be_told(id, now) {
+            let what = "the status is not stored as it is written: the CustomResourceDefinition is of another version, an \
+                admission plugin changes it, or another client does at once";
+            self.announce_contest(id, what);
+        }
+    }
+
+    /// Notes that the status is not what was written last. Returns whether to tell that.
+    fn is_contest_to_be_told(&mut self, id: QuotaId, now: Moment) -> bool {
+        // Not while a write is in flight: that may be what was seen.
+        let Some(written_ms) = self.writes.last_done_ms(id) else { return false };
+        let Some(is_reported) = self.contests.status_overwritten(id, written_ms, now) else { return false };
+        self.stats.overwritten += 1;
+        is_reported
+    }
+
+    fn announce_contest(&mut self, id: QuotaId, what: &str) {
+        let message =
+            format!("{what}; while that goes on it is corrected ever more slowly, once a minute at last");
+        self.announce_quota(id, reasons::STATUS_CONTESTED, message);
+    }
+
+    /// Another client removed the gate of a pod that waited for room in these quotas.
+    pub(super) fn on_gate_removed(&mut self, record: &PodRecord, quotas: &[QuotaId], now: Moment) {
+        let Some(first) = quotas.first().copied() else { return };
+        // Another leader may have released it.
+        let is_kept = |place| self.foreign_charges.is_kept(place);
+        let may_be_theirs = quotas.iter().any(|id| is_kept(Place::Quota(*id)))
+            || record.ownership.is_some() && is_kept(Place::Anywhere);
+        if !self.leading || may_be_theirs {
+            return;
+        }
+        self.stats.released_by_others += 1;
+        if let Some(times) = self.contests.gate_removed(first, now) {
+            let message = format!(
+                "pod {} was let go by another client before there was room for it, the {times}. time lately; it is counted",
+                record.name
+            );
+            self.announce_quota(first, reasons::GATE_REMOVED, message);
+        }
+    }
+
+    pub(super) fn announce_quota(&mut self, id: QuotaId, reason: &'static str, message: String) {
+        let Some(quota) = self.quotas.get(id) else { return };
+        let Some(quota_ref) = self.quota_ref(id) else { return };
+        let (namespace, name) = (quota_ref.namespace(), Arc::clone(quota_ref.name()));
+        tracing::warn!(ns = %namespace, quota = %name, reason, %message, "told on the quota");
+        let (regarding, uid) = (Regarding::Quota(id), quota.uid.clone());
+        self.events.announce(GateEvent { regarding, namespace, name, uid, reason, message });
+    }
+}
+
+/// Who else wrote the status, as its last field manager.
+fn other_writer(meta: &ObjectMeta) -> Option<&str> {
+    let entries = meta.managed_fields.iter().flatten();
+    let of_status = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
+    let others = of_status.filter(|entry| entry.manager.as_deref() != Some(names::CONTROLLER));
+    others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager.as_deref()
+}

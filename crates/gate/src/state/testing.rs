@@ -1,0 +1,66 @@
+//! What tests may do to a state that no event does.
+
+use sluice_engine::{Claim, PodId, QuotaId};
+use sluice_index::NamespaceId;
+
+use super::State;
+use crate::config::{GateConfig, Moment};
+use crate::parts::foreign_charges::Place;
+use crate::parts::owners::Payer;
+use crate::parts::stamp::Stamp;
+use crate::parts::status_writes::StatusWrites;
+use crate::stage::Stage;
+
+impl State {
+    pub(crate) fn config_mut(&mut self) -> &mut GateConfig {
+        &mut self.config
+    }
+
+    /// Before anything is written.
+    pub(crate) fn set_stamp(&mut self, stamp: Stamp) {
+        self.writes = StatusWrites::new(stamp);
+    }
+
+    pub(crate) fn is_paused(&self, namespace: NamespaceId) -> bool {
+        self.reclassification.is_paused(namespace)
+    }
+
+    pub(crate) fn keep_foreign_charges_until(&mut self, quota: QuotaId, until_ms: u64) {
+        self.foreign_charges.keep_until(Place::Quota(quota), until_ms);
+    }
+
+    pub(crate) fn reclassify_namespace(&mut self, namespace: NamespaceId, now: Moment) {
+        self.reclassify_all(namespace, now);
+    }
+
+    /// The ledgers hold what the counted pod takes once more.
+    pub(crate) fn charge_twice(&mut self, id: PodId) {
+        let Stage::Counted { charge, quotas } = self.stages.get(id) else { unreachable!() };
+        let (charge, quotas) = (charge.clone(), quotas.clone());
+        self.stages.queue_mut().apply(Claim::Counted, &quotas, &charge);
+    }
+
+    /// The pod counts, but takes nothing.
+    pub(crate) fn uncharge(&mut self, id: PodId) {
+        self.forget_claim(id);
+        let charge = self.pods.get(id).map(|record| record.charge.clone()).unwrap_or_default();
+        self.stages.count(id, Payer::pod(charge), std::sync::Arc::default());
+    }
+
+    /// The pod claims nothing.
+    pub(crate) fn forget_claim(&mut self, id: PodId) {
+        if let Some(record) = self.pods.get(id).cloned() {
+            self.end_claim(id, &record);
+        }
+    }
+
+    /// How many have a place in the line of a pause.
+    pub(crate) fn in_line(&self) -> usize {
+        self.pauses.in_line()
+    }
+
+    /// When a held target is looked at next, in seconds since the epoch.
+    pub(crate) fn next_target(&self) -> Option<i64> {
+        self.targets.next_due()
+    }
+}

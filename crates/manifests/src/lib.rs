@@ -1,0 +1,57 @@
+//! What an installation of Sluice consists of: rendered objects and certificates.
+//!
+//! Everything here is data in, data out. `deploy/` is written from [`render`] (`make gen`), and tests install
+//! exactly what is shipped.
+
+mod account_policy;
+mod admission_policies;
+mod asked;
+mod cert_manager;
+pub mod certificates;
+mod config;
+mod critical_pods;
+mod exempt_policy;
+mod expressions;
+mod flow;
+mod gate_policies;
+mod headroom_policies;
+mod kubernetes;
+mod monitoring;
+mod naming;
+mod network;
+mod object;
+mod options;
+mod options_file;
+mod pause_policy;
+mod placement;
+mod platform_accounts;
+mod policy;
+mod rbac;
+mod render;
+mod resources;
+mod security;
+mod services;
+pub mod uninstall;
+mod validate;
+mod vmi_policy;
+mod webhooks;
+mod workload;
+
+pub use admission_policies::admission_policies;
+pub use asked::AskedOfPods;
+pub use cert_manager::{cert_manager_rights, certificate};
+pub use kubernetes::{KubernetesVersion, UnknownVersion};
+pub use monitoring::monitoring_objects;
+pub use naming::{PartNames, naming_rights};
+pub use options::{
+    Gating, InstallOptions, Installation, IssuerRef, Monitoring, NamespaceUse, Naming, Platform, PullPolicy,
+    WebhookClient, default_exempt_namespaces, default_namespace_selector,
+};
+pub use options_file::{NotOptions, OptionsFile, TolerationEntry};
+pub use platform_accounts::PlatformAccounts;
+pub use policy::AdmissionPolicy;
+pub use rbac::{rancher_objects, removal_rights};
+pub use render::{admission_objects, crds, default_aaq, install_objects, operand_objects, render};
+pub use resources::{Amounts, Resources};
+pub use validate::InvalidOption;
+pub use webhooks::{mutating, validating};

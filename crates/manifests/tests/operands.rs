@@ -1,0 +1,112 @@
+//! Who makes what: the manifest the operator, and the operator everything else.
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test stops at what is not as it must be")]
+
+mod common;
+
+use common::of_kind;
+use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_manifests::{AskedOfPods, InstallOptions, install_objects, operand_objects};
+
+fn named(objects: &[Value]) -> Vec<String> {
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    objects
+        .iter()
+        .map(|object| format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"])))
+        .collect()
+}
+
+#[test]
+fn a_manifest_has_rights_and_the_operator_and_the_operator_makes_the_rest() {
+    let options = InstallOptions::default();
+    let installed = named(&install_objects(&options));
+    let beside_rights: Vec<_> = installed.iter().filter(|name| !name.contains("Role")).collect();
+    assert_eq!(
+        beside_rights,
+        [
+            "Namespace sluice-system",
+            "ServiceAccount sluice-controller",
+            "ServiceAccount sluice-webhook",
+            "ServiceAccount sluice-operator",
+            "NetworkPolicy sluice-operator",
+            "ResourceQuota sluice-critical-pods",
+            "ConfigMap sluice-operator",
+            "Deployment sluice-operator",
+            "PodDisruptionBudget sluice-operator",
+        ]
+    );
+    assert_eq!(
+        named(&operand_objects(&options, &AskedOfPods::default())),
+        [
+            "NetworkPolicy sluice-webhook",
+            "NetworkPolicy sluice-controller",
+            "PriorityLevelConfiguration sluice",
+            "FlowSchema sluice",
+            "ResourceQuota sluice-headroom-proof",
+            "Service sluice-webhook",
+            "Service sluice-metrics",
+            "Deployment sluice-controller",
+            "PodDisruptionBudget sluice-controller",
+            "Deployment sluice-webhook",
+            "PodDisruptionBudget sluice-webhook",
+        ]
+    );
+}
+
+fn pods(options: &InstallOptions, asked: &AskedOfPods) -> Vec<Value> {
+    let objects = operand_objects(options, asked);
+    let pods = of_kind(&objects, "Deployment").into_iter().map(|it| it["spec"]["template"]["spec"].clone());
+    pods.collect()
+}
+
+fn shown(pod: &Value) -> Value {
+    json!([
+        pod["nodeSelector"],
+        pod["tolerations"],
+        pod["priorityClassName"],
+        pod["containers"][0]["imagePullPolicy"]
+    ])
+}
+
+#[test]
+fn what_is_asked_holds_and_what_is_not_asked_is_that_of_the_options() {
+    let options = InstallOptions {
+        node_selector: [("pool".to_owned(), "infra".to_owned())].into(),
+        ..InstallOptions::default()
+    };
+    let by_options = json!([{ "pool": "infra" }, null, "system-cluster-critical", "IfNotPresent"]);
+    for nothing in [Value::Null, json!({}), json!({ "nodeSelector": {}, "tolerations": [] })] {
+        let asked = AskedOfPods { infra: nothing, ..AskedOfPods::default() };
+        assert!(pods(&options, &asked).iter().all(|pod| shown(pod) == by_options));
+    }
+    let asked = AskedOfPods {
+        infra: json!({ "tolerations": [{ "key": "infra" }], "unknown": 1 }),
+        image_pull_policy: Some("Always".to_owned()),
+        priority_class: Some("high".to_owned()),
+    };
+    for pod in pods(&options, &asked) {
+        assert_eq!(
+            shown(&pod),
+            json!([null, [{ "key": "infra" }], "high", "Always"]),
+            "infra replaces all of it"
+        );
+        assert!(
+            pod.as_object().expect("a pod").contains_key("nodeSelector"),
+            "null takes away what others have set"
+        );
+        assert!(pod.get("unknown").is_none());
+    }
+    let term = json!([{ "weight": 1, "podAffinityTerm": { "topologyKey": "zone" } }]);
+    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+    let asked = AskedOfPods {
+        infra: json!({ "affinity": { "podAntiAffinity": { preferred: term } } }),
+        ..AskedOfPods::default()
+    };
+    for pod in pods(&options, &asked) {
+        assert_eq!(pod["affinity"]["podAntiAffinity"][preferred], term);
+        assert_eq!(
+            pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"]["app.kubernetes.io/name"],
+            names::APP
+        );
+    }
+}

@@ -1,0 +1,284 @@
+//! What the operator makes of the installation and keeps: controller and webhook, and what belongs to them. And what is said
+//! of all of it in the status of `AAQ` and `MTQ`.
+//!
+//! Runs on the operator's leader only. The controller says in the condition `Gating` of the `AAQ` whether pods are gated;
+//! the operator alone writes `Available`, `Progressing`, `Degraded`, `FieldsNotInForce`, the phase and the versions.
+//!
+//! Which `AAQ` there is, and whether it installs, is decided in [`existence`].
+//!
+//! No manifest contains these objects. The operator renders them from the options of the installation and what the `AAQ`
+//! asks, and applies them by server-side apply: what it owns is put back, labels and annotations of others stay.
+
+mod act;
+mod apply;
+mod asked;
+mod comparison;
+mod contest;
+mod existence;
+mod existence_loop;
+mod finalizer;
+mod in_force;
+mod kind;
+mod live;
+mod observe;
+mod operands;
+mod phase_events;
+mod state;
+mod status;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+use sluice_manifests::InstallOptions;
+use sluice_runtime::backoff::{Backoff, process_seed};
+use sluice_runtime::events::Recorder;
+use sluice_runtime::retry::{Failure, classify};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::certificates::LoopError;
+use crate::pace::Pace;
+use crate::presence::{Presence, Removal};
+use crate::troubles::AdmissionTroubles;
+pub use asked::{Asked, follow_asked};
+
+use apply::{Target, Write};
+use contest::Contests;
+use observe::{Sources, World};
+use operands::Version;
+use state::Troubles;
+
+/// Of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// So long a watch gets to show what was written. What it never shows is written again: another client may have deleted the
+/// object before.
+const UNSEEN: Duration = Duration::from_secs(30);
+
+/// What the loop works on.
+#[derive(Clone, Debug)]
+pub struct InstallationSettings {
+    /// What the operands are rendered from.
+    pub options: InstallOptions,
+    /// What a newer operator has written is written again.
+    pub allow_downgrade: bool,
+    /// The version that is said in the status.
+    pub reported_version: String,
+}
+
+/// What the loop and others tell each other.
+pub struct Told {
+    /// What is wrong with admission objects.
+    pub admission: watch::Receiver<AdmissionTroubles>,
+    /// How far the removal is that an `AAQ` waits for.
+    pub removal: watch::Receiver<Removal>,
+    /// Whether anything is to be installed.
+    pub presence: watch::Sender<Presence>,
+    /// Takes events.
+    pub events: Recorder,
+}
+
+impl InstallationSettings {
+    /// With these `options`; the version said is `reported`, or else that of this program.
+    #[must_use]
+    pub fn new(options: InstallOptions, allow_downgrade: bool, reported: Option<&str>) -> Self {
+        let reported = reported.filter(|version| !version.is_empty()).unwrap_or(VERSION);
+        Self { options, allow_downgrade, reported_version: reported.to_owned() }
+    }
+
+    const fn version(&self) -> Version<'static> {
+        Version { own: VERSION, may_downgrade: self.allow_downgrade }
+    }
+}
+
+/// Keeps the `AAQ`, operands and status until `shutdown`. Start it once the lease is held; `may_write` is asked before each
+/// write.
+///
+/// # Errors
+/// When something has to be written and `may_write` says no.
+pub async fn run(
+    client: Client,
+    settings: InstallationSettings,
+    told: Told,
+    may_write: impl Fn() -> bool,
+    shutdown: CancellationToken,
+) -> Result<(), LoopError> {
+    let InstallOptions { naming, installation: mode, .. } = settings.options;
+    let (seen, world) = watch::channel(World { naming, mode, ..World::default() });
+    let sources = Sources::new(client.clone(), &settings.options.namespace, told.admission, seen);
+    let existence = existence_loop::keep(&client, world.clone(), &told.presence, &may_write);
+    let writer = Writer::new(client.clone(), settings, told.events);
+    tokio::select! {
+        result = keep(writer, world, &may_write) => result,
+        result = existence => result,
+        () = sources.follow(&told.removal, shutdown) => Ok(()),
+    }
+}
+
+async fn keep(
+    mut writer: Writer,
+    mut seen: watch::Receiver<World>,
+    may_write: &impl Fn() -> bool,
+) -> Result<(), LoopError> {
+    loop {
+        let world = seen.borrow_and_update().clone();
+        let again = writer.round(&world, may_write).await?;
+        let timer = async {
+            match again {
+                Some(due) => tokio::time::sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        let gone = tokio::select! {
+            changed = seen.changed() => changed.is_err(),
+            () = timer => false,
+        };
+        if gone {
+            return Ok(());
+        }
+    }
+}
+
+/// What was written, and how it went.
+struct Writer {
+    client: Client,
+    settings: InstallationSettings,
+    events: Recorder,
+    /// By target, on what the last write rested, and when that was.
+    rested_on: BTreeMap<Target, (String, Instant)>,
+    /// By operand, why the API server did not take the last write.
+    refused: BTreeMap<Target, String>,
+    contests: Contests,
+    pace: Pace<Target>,
+    backoff: Backoff,
+}
+
+impl Writer {
+    fn new(client: Client, settings: InstallationSettings, events: Recorder) -> Self {
+        let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
+        let (rested_on, refused) = (BTreeMap::new(), BTreeMap::new());
+        let (contests, pace) = (Contests::default(), Pace::default());
+        Self { client, settings, events, rested_on, refused, contests, pace, backoff }
+    }
+
+    /// None where no `AAQ` installs. Those that are there are removed by another loop then, and what is made after that is
+    /// made for the first time.
+    fn plan_operands(&mut self, world: &World) -> operands::Plan {
+        if world.presence().is_to_go() {
+            self.rested_on
+                .retain(|target, _| !matches!(target, Target::Operand(_) | Target::Needless { .. }));
+            self.contests.clear();
+        }
+        self.contests.keep(&self.pace, Instant::now());
+        for report in self.contests.of_admission(&self.settings.options.namespace, &world.admission.contested)
+        {
+            self.events.report(report);
+        }
+        operands::plan(world, &self.settings.options, self.settings.version())
+    }
+
+    /// Writes what has to be written now. Returns when to look again although nothing was seen to change.
+    async fn round(
+        &mut self,
+        world: &World,
+        may_write: &impl Fn() -> bool,
+    ) -> Result<Option<Instant>, LoopError> {
+        let plan = self.plan_operands(world);
+        let targets: BTreeSet<_> = plan.writes.iter().map(|write| write.target.clone()).collect();
+        self.refused.retain(|target, _| targets.contains(target));
+        let mut again = self.write_all(world, plan.writes, may_write).await?;
+        let troubles = Troubles {
+            withheld: plan.withheld.into_iter().chain(world.admission.withheld.clone()).collect(),
+            left: plan.left.into_iter().collect(),
+            refused: self
+                .refused
+                .iter()
+                .map(|(target, why)| format!("{target} could not be written: {why}"))
+                .collect(),
+            contested: self.contests.told().into_iter().chain(world.admission.contested.clone()).collect(),
+        };
+        let statuses = status::plan(world, &troubles, &self.settings, Timestamp::now());
+        again = again.into_iter().chain(self.write_all(world, statuses, may_write).await?).min();
+        Ok(again.into_iter().chain(self.contests.over(&self.pace, Instant::now())).min())
+    }
+
+    async fn write_all(
+        &mut self,
+        world: &World,
+        writes: Vec<Write>,
+        may_write: &impl Fn() -> bool,
+    ) -> Result<Option<Instant>, LoopError> {
+        let (mut again, mut failed) = (None, false);
+        for write in writes {
+            // What was written is not seen yet.
+            if let Some(due) = unseen_until(self.rested_on.get(&write.target), &write, Instant::now()) {
+                again = again.into_iter().chain([due]).min();
+                continue;
+            }
+            if let Some(due) = self.pace.held(&write.target, Instant::now()) {
+                again = again.into_iter().chain([due]).min();
+                continue;
+            }
+            if !may_write() {
+                return Err(LoopError::NotLeading { what: "the installation" });
+            }
+            self.pace.wrote(&write.target, write.limits(), Instant::now());
+            failed |= !self.write(world, write).await;
+        }
+        if failed {
+            let retry = Instant::now() + self.backoff.failed();
+            again = again.into_iter().chain([retry]).min();
+        }
+        Ok(again)
+    }
+
+    /// Whether nothing is left to do before the watch tells of a change.
+    async fn write(&mut self, world: &World, write: Write) -> bool {
+        let namespace = self.settings.options.namespace.as_str();
+        self.contests.wrote(&write);
+        if write.contested.is_some()
+            && let Some(report) = self.contests.event(namespace, &write.target)
+        {
+            tracing::warn!(object = %write.target, note = %report.note, "another client insists on an object");
+            self.events.report(report);
+        }
+        let error = apply::apply(&self.client, namespace, &write).await.err();
+        match error.as_ref().map(classify) {
+            None => {
+                tracing::info!(object = %write.target, contested = write.contested, "installation put right");
+                // Each write has a precondition, so no other process tells of the same change.
+                if let Some(event) = phase_events::of(world, &write) {
+                    self.events.report(event);
+                }
+                self.backoff.reset();
+            }
+            // The watch tells of what is there now.
+            Some(Failure::Conflict | Failure::NotFound) => {}
+            Some(_) => {
+                let error = error.map(|error| error.to_string()).unwrap_or_default();
+                tracing::warn!(object = %write.target, %error, "installation not put right; trying again");
+                if matches!(write.target, Target::Operand(_)) {
+                    self.refused.insert(write.target, error);
+                }
+                return false;
+            }
+        }
+        self.refused.remove(&write.target);
+        self.rested_on.insert(write.target, (write.rests_on, Instant::now()));
+        true
+    }
+}
+
+/// Until when `write` is left out because the `last` one of its target rested on the same and may not be seen yet; `None` if
+/// it is to be sent.
+fn unseen_until(last: Option<&(String, Instant)>, write: &Write, now: Instant) -> Option<Instant> {
+    let (_, since) = last.filter(|(rested_on, _)| *rested_on == write.rests_on)?;
+    let due = *since + UNSEEN;
+    (now < due).then_some(due)
+}
