@@ -25,9 +25,6 @@ listed! {
     Endpoint {
         /// Validates ApplicationAwareResourceQuotas.
         QuotaValidate,
-        /// Refuses the removal of the gate, and keeps the creator's stamp of pods true. It has its own path because pods are
-        /// created through the path of `PodGate` too.
-        PodGuard,
         /// Validates the `AAQ`.
         AaqValidate,
         /// Validates ApplicationAwareClusterResourceQuotas.
@@ -64,7 +61,6 @@ impl Endpoint {
     const fn row(self) -> (&'static str, &'static str, &'static [WebhookEntry]) {
         match self {
             Self::QuotaValidate => ("quota_validate", SERVE, &[WebhookEntry::QUOTA]),
-            Self::PodGuard => ("pod_guard", "/pod-guard", &[WebhookEntry::POD_GUARD]),
             Self::AaqValidate => ("aaq_validate", SERVE, &[WebhookEntry::AAQ]),
             Self::AcrqValidate => ("acrq_validate", SERVE, &[WebhookEntry::CLUSTER_QUOTA]),
             Self::PodGate => ("pod_gate", SERVE, &[WebhookEntry::GATER, WebhookEntry::BOUND]),
@@ -129,8 +125,6 @@ pub enum Condition {
     Ungated,
     /// The account has the name of KubeVirt's controller.
     ByKubevirt,
-    /// A user who may not remove the gate and is no administrator removes it, or the creator's stamp is false or changed.
-    GateOrCreatorChanged,
     /// The update changes the specification.
     AsksForSomethingNew,
     /// The update of a pod may take more of a quota, or of another one.
@@ -196,16 +190,6 @@ impl WebhookEntry {
     pub const QUOTA: Self = Self {
         name: "application.resource.quota.validator",
         rules: &[Rule { operations: WRITES, resources: &[names::ARQS], ..NEW_PODS }],
-        ..VALIDATING
-    };
-
-    /// Guards the gate and the creator's stamp. Both are one entry because the API server converts the pod and the old pod
-    /// for CEL once per entry, at every update of a pod.
-    pub const POD_GUARD: Self = Self {
-        name: "remove.pod.gate.validator",
-        rules: &[Rule { operations: WRITES, ..NEW_PODS }],
-        // Where the admission policy is in force it has refused all that would come here.
-        conditions: &[Condition::GateOrCreatorChanged],
         ..VALIDATING
     };
 

@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 use sluice_api::{Condition, Endpoint, WebhookEntry, names};
 
 use crate::expressions::{
-    administers, bound, by_kubevirt, by_platform, gated, grows, let_in_target, made_by_hand, may_be_gated,
-    mirror, new_or_resized, not_bound_by_others, not_exempt, removes_gates, resized, stamp_kept,
-    stamped_falsely, stamped_truly, states_resources,
+    bound, by_kubevirt, by_platform, gated, grows, let_in_target, made_by_hand, may_be_gated, mirror,
+    new_or_resized, not_bound_by_others, not_exempt, resized, stamped_truly, states_resources,
 };
 use crate::object::{labels, set, set_in};
 use crate::options::{InstallOptions, WebhookClient};
@@ -90,19 +89,6 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
         Condition::NotGated => ("not-gated", format!("!{}", gated("oldObject"))),
         Condition::Ungated => ("ungated", format!("!{}", gated("object"))),
         Condition::ByKubevirt => ("by-kubevirt", by_kubevirt()),
-        Condition::GateOrCreatorChanged => (
-            "gate-or-creator-changed",
-            format!(
-                "request.operation == 'CREATE' ? {} : !{} || ({} && !{} && !({} || {}))",
-                stamped_falsely(),
-                stamp_kept(),
-                may_be_gated("oldObject"),
-                may_be_gated("object"),
-                removes_gates(options),
-                // The admission policy judges them, by the namespace: they need no webhook that is alive.
-                administers()
-            ),
-        ),
         Condition::AsksForSomethingNew => (
             "asks-for-something-new",
             "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned(),

@@ -109,11 +109,6 @@ fn balancers(options: &InstallOptions) -> Option<String> {
     (options.balancer_proofs > 0).then(|| format!("--balancer-proofs={}", options.balancer_proofs))
 }
 
-/// Who may take gates, besides the controller.
-fn removers(options: &InstallOptions) -> impl Iterator<Item = String> {
-    options.further_gate_removers.iter().map(|name| format!("--allowed-gate-remover={name}"))
-}
-
 fn controller(options: &InstallOptions) -> Component {
     let serving = format!("--growth-listen=[::]:{}", names::GROWTH_PORT);
     let certificate = options.naming.parts().serving;
@@ -133,7 +128,7 @@ fn webhook(options: &InstallOptions) -> Component {
         format!("--listen=[::]:{}", options.webhook_port),
         format!("--tls-secret={}", options.naming.parts().serving),
     ];
-    let judging = exempt(options).into_iter().chain(platform(options)).chain(removers(options));
+    let judging = exempt(options).into_iter().chain(platform(options));
     let further = judging.chain(balancers(options)).collect();
     Component {
         name: names::WEBHOOK,

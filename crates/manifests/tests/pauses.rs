@@ -42,16 +42,6 @@ fn administrators_take_gates_in_paused_namespaces_which_match_conditions_do_not_
 }
 
 #[test]
-fn the_webhook_behind_the_guard_is_not_asked_about_administrators() {
-    let objects = render(&InstallOptions::default());
-    let validating = of_kind(&objects, "ValidatingWebhookConfiguration");
-    let webhooks = validating.first().and_then(|it| it.get("webhooks")?.as_array()).expect("webhooks");
-    let guard = webhooks.iter().find(|it| it["name"] == "remove.pod.gate.validator").expect("the guard");
-    let condition = guard.pointer("/matchConditions/0/expression").and_then(Value::as_str).expect("CEL");
-    assert!(condition.ends_with(&format!("|| {ADMINISTERS}))")), "{condition}");
-}
-
-#[test]
 fn whoever_writes_namespaces_pauses_none_by_any_way_to_their_annotations() {
     let policies = admission_policies(&InstallOptions::default());
     let pause = policies.iter().find(|each| each.name == names::PAUSE_POLICY).expect("a policy");

@@ -406,7 +406,6 @@ fn processes_are_told_what_differs_from_the_default() {
     assert!(told.contains("\"--gating=webhook\",\"--exempt-namespaces=infra-*,db\""), "{told}");
     assert!(!arguments(&InstallOptions::default(), names::WEBHOOK).contains("exempt"));
     assert!(arguments(&other, names::WEBHOOK).contains("\"--exempt-namespaces=infra-*,db\""));
-    assert!(arguments(&other, names::WEBHOOK).contains("--allowed-gate-remover=system:admin"));
 }
 
 /// The accounts whose pods may name their node are the same for what gates, what refuses, and what counts.

@@ -23,7 +23,6 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
         names,
         [
             "application.resource.quota.validator",
-            "remove.pod.gate.validator",
             "aaq.cr.validator",
             "cluster.apps.resource.quota.validator",
             "bound.pod.validator",

@@ -52,7 +52,7 @@ impl GrowthArgs {
     ) -> anyhow::Result<()> {
         let listener = listen(self.growth_listen)?;
         let tls = mutual_tls(certs, clients, profile)?;
-        let app = App::new(Settings::new(names::INSTALL_NAMESPACE, []), BodyLimits::default(), metrics);
+        let app = App::new(Settings::new(names::INSTALL_NAMESPACE), BodyLimits::default(), metrics);
         let growth = (Endpoint::Growth, Decision::Async(Arc::new(GrowthLeader(judge))));
         let service = router(&app, [growth]);
         let limits = ServeLimits::default();

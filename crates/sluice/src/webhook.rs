@@ -75,9 +75,6 @@ pub struct WebhookArgs {
     /// have one by their `AdmissionConfiguration`
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
-    /// A further username that may remove the gate from pods; repeatable
-    #[arg(long, value_name = "USERNAME")]
-    pub allowed_gate_remover: Vec<String>,
     #[command(flatten)]
     pub platform: PlatformAccountsArgs,
     #[command(flatten)]
@@ -116,7 +113,7 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
 
     let mut registry = Registry::default();
     let metrics = WebhookMetrics::register(&mut registry);
-    let mut settings = Settings::new(&args.namespace, args.allowed_gate_remover.iter().cloned());
+    let mut settings = Settings::new(&args.namespace);
     settings.platform_accounts = args.platform.platform_accounts.usernames().collect();
     settings.exempt = args.exempt.with(&args.namespace).into();
     let limits = BodyLimits {

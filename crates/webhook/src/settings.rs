@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_api::names;
 use sluice_engine::NamespacePattern;
 use sluice_engine::vm::Calculator;
 use sluice_index::Targeting;
@@ -36,8 +35,6 @@ pub struct Settings {
     pub exempt: Arc<[NamespacePattern]>,
     /// Which namespaces are targeted; `None` as long as that is not known.
     pub targeting: Option<Targeting>,
-    /// Usernames that may remove the gate from a pod.
-    pub gate_removers: BTreeSet<String>,
     /// Usernames of the platform, whose pods may name their node.
     pub platform_accounts: BTreeSet<String>,
     /// Whether an `AAQ` exists, and what it allows.
@@ -73,16 +70,12 @@ impl Settings {
         self.kubevirt_controller.as_deref() == Some(username) && self.guests().is_some()
     }
 
-    /// Settings of an installation in `install_namespace`, whose controller may remove gates, and so may
-    /// the usernames in `extra_removers`.
-    pub fn new(install_namespace: &str, extra_removers: impl IntoIterator<Item = String>) -> Self {
-        let mut gate_removers: BTreeSet<String> = extra_removers.into_iter().collect();
-        gate_removers.insert(names::controller_username(install_namespace));
+    /// Settings of an installation in `install_namespace`.
+    pub fn new(install_namespace: &str) -> Self {
         Self {
             install_namespace: install_namespace.to_owned(),
             exempt: [NamespacePattern::named(install_namespace)].into(),
             targeting: None,
-            gate_removers,
             platform_accounts: BTreeSet::new(),
             aaq: AaqPresence::Unknown,
             cluster_resource_quotas: None,

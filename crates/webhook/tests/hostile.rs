@@ -4,7 +4,7 @@
 mod common;
 
 use axum::http::StatusCode;
-use common::{GATE, GUARD, SERVE, STAMP, TENANT, request, review, send, service};
+use common::{GATE, SERVE, STAMP, TENANT, VM_SIZE, request, review, send, service};
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ fn deep(open: &str, close: &str, depth: usize) -> String {
 #[case::lone_surrogate("{\"request\":{\"uid\":\"\\ud800\"}}".into(), "could not parse admission review request: ")]
 #[tokio::test]
 async fn bodies_that_are_no_reviews(#[case] body: String, #[case] start: &str) {
-    for path in [SERVE, GUARD] {
+    for path in [SERVE, VM_SIZE] {
         let (status, _, text) = send(service(), request(path, body.clone())).await;
         let text = String::from_utf8(text.to_vec()).unwrap();
         assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
@@ -139,7 +139,7 @@ proptest! {
         operation in prop_oneof![Just("CREATE"), Just("UPDATE"), Just("DELETE")],
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in proptest::option::of(any::<prop::sample::Index>()),
-        guard in any::<bool>(),
+        of_vms in any::<bool>(),
     ) {
         let object = json!({"metadata": {"annotations": {STAMP: "bob"}},
             "spec": {"schedulingGates": [{"name": GATE}], "hard": {"pods": "1"}, "scopes": ["BestEffort"]}});
@@ -151,6 +151,6 @@ proptest! {
         if let Some(cut) = cut {
             body.truncate(cut.index(body.len()));
         }
-        check_hostile(if guard { GUARD } else { SERVE }, body);
+        check_hostile(if of_vms { VM_SIZE } else { SERVE }, body);
     }
 }

@@ -50,8 +50,7 @@ impl Display for Released {
                 f,
                 "; {left} wait still: {why}. If this says that only a controller may remove the gate, this account may not \
                  update the AAQ, or an older version of Sluice has written its rules: then delete the \
-                 ValidatingAdmissionPolicyBinding sluice-guard and the ValidatingWebhookConfiguration aaq-validator, which \
-                 the operator writes anew, and run it again"
+                 ValidatingAdmissionPolicyBinding sluice-guard, which the operator writes anew, and run it again"
             ),
         }
     }
@@ -160,7 +159,7 @@ mod tests {
         assert_eq!(some, "released 2 pods; 1 wait still: not every namespace could be paused");
         let refused = told(1, Some("pod a/b: denied"));
         assert!(refused.starts_with("released 2 pods; 1 wait still: pod a/b: denied. If"), "{refused}");
-        assert!(refused.contains("sluice-guard") && refused.contains("aaq-validator"), "{refused}");
+        assert!(refused.contains("sluice-guard"), "{refused}");
     }
 
     #[tokio::test(start_paused = true)]

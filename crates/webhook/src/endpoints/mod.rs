@@ -6,7 +6,6 @@ mod acrq_validate;
 pub mod growth;
 pub mod headroom;
 mod pod_gate;
-mod pod_guard;
 mod quota_rules;
 mod quota_validate;
 pub mod target;
@@ -20,7 +19,6 @@ use sluice_api::{Endpoint, names};
 pub use aaq_validate::aaq_validate;
 pub use acrq_validate::acrq_validate;
 pub use pod_gate::pod_gate;
-pub use pod_guard::pod_guard;
 pub use quota_validate::{QuotaEndpoint, quota_validate, quota_validate_in};
 pub use vm_size::vm_size;
 
@@ -65,7 +63,6 @@ pub fn decisions(asking: &AsyncEndpoints) -> impl Iterator<Item = (Endpoint, Dec
     Endpoint::ALL.iter().map(|endpoint| {
         let decision = match endpoint {
             Endpoint::QuotaValidate => Decision::Async(Arc::clone(&asking.quotas)),
-            Endpoint::PodGuard => Decision::Pure(pod_guard),
             Endpoint::AaqValidate => Decision::Pure(aaq_validate),
             Endpoint::AcrqValidate => Decision::Pure(acrq_validate),
             Endpoint::PodGate => Decision::Pure(pod_gate),
@@ -85,7 +82,6 @@ pub(crate) fn takes(endpoint: Endpoint, review: &Review<'_>) -> bool {
     let creates = review.operation == Operation::Create;
     match endpoint {
         Endpoint::QuotaValidate => kind == "ApplicationAwareResourceQuota",
-        Endpoint::PodGuard => kind == "Pod",
         Endpoint::AaqValidate => kind == "AAQ",
         Endpoint::AcrqValidate => kind == "ApplicationAwareClusterResourceQuota",
         Endpoint::PodGate => creates && ["Pod", names::GATE_PROBE].contains(&kind),

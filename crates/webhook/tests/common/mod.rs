@@ -26,7 +26,7 @@ pub const CONTROLLER: &str = "system:serviceaccount:sluice-system:sluice-control
 pub const CDI: &str = "system:serviceaccount:cdi:cdi-sa";
 
 pub fn settings() -> Settings {
-    let mut settings = Settings::new("sluice-system", [String::from("break-glass")]);
+    let mut settings = Settings::new("sluice-system");
     settings.platform_accounts.insert(CDI.to_owned());
     settings
 }
@@ -96,7 +96,7 @@ pub fn patched(object: &Value, verdict: &Verdict) -> Value {
 }
 
 pub const SERVE: &str = "/serve-path";
-pub const GUARD: &str = Endpoint::PodGuard.path();
+pub const VM_SIZE: &str = Endpoint::VmSize.path();
 
 pub fn app() -> Arc<App> {
     App::new(settings(), BodyLimits::default(), WebhookMetrics::default())

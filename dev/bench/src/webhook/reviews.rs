@@ -28,11 +28,7 @@ pub(super) fn all() -> anyhow::Result<Vec<Body>> {
         let bytes = Bytes::from(review(operation, object, old).to_string());
         Body { endpoint, path, bytes }
     };
-    Ok(vec![
-        body("pod_gate", Endpoint::PodGate.path(), "CREATE", &bare, None),
-        body("pod_guard", Endpoint::PodGuard.path(), "CREATE", &stamped, None),
-        body("pod_guard", Endpoint::PodGuard.path(), "UPDATE", &stamped, Some(&stamped)),
-    ])
+    Ok(vec![body("pod_gate", Endpoint::PodGate.path(), "CREATE", &bare, None)])
 }
 
 fn pod() -> anyhow::Result<Value> {

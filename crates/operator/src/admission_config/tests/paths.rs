@@ -26,7 +26,6 @@ fn the_secret_path_goes_to_each_of_our_webhooks_and_stays_while_it_is_not_known(
         [
             serve,
             serve,
-            "/secret/pod-guard",
             serve,
             serve,
             serve,

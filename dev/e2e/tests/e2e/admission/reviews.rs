@@ -139,7 +139,7 @@ fn no_reviews() -> Vec<NoReview> {
 #[tokio::test]
 async fn a_body_that_is_no_review_gets_an_error_that_says_why() {
     let wire = wire(shared().await).await;
-    for path in [at(Endpoint::PodGate.path()).await, at(Endpoint::PodGuard.path()).await] {
+    for path in [at(Endpoint::PodGate.path()).await, at(Endpoint::VmSize.path()).await] {
         for (what, content_type, body, code, words) in unreadable().into_iter().chain(no_reviews()) {
             // The server may close before it has read all of a body that is too large.
             let answered = wire.send(post(&path, content_type, body)).await;
@@ -155,25 +155,16 @@ async fn a_body_that_is_no_review_gets_an_error_that_says_why() {
 async fn a_review_that_cannot_be_judged_is_refused_under_its_uid() {
     let wire = wire(shared().await).await;
     let pod = serde_json::to_value(objects::pod("x", &[])).unwrap();
-    let mut gated = pod.clone();
-    gated["spec"]["schedulingGates"] = json!([{"name": names::GATE}]);
-    let mut update = review("Pod", "UPDATE", pod.clone());
-    update["request"]["oldObject"] = Value::Null;
-    let mut removal = review("Pod", "UPDATE", pod.clone());
-    removal["request"]["oldObject"] = gated;
-    let [serve, guard] = [Endpoint::PodGate.path(), Endpoint::PodGuard.path()];
+    let serve = Endpoint::PodGate.path();
     for (path, body, code, words) in [
         (serve, review("Node", "CREATE", pod.clone()), 400, "kind \"Node\""),
         (serve, review("", "CREATE", pod.clone()), 400, "kind \"\""),
-        (guard, review("AAQ", "CREATE", json!({})), 400, "kind \"AAQ\""),
         (serve, review("Pod", "DESTROY", pod.clone()), 400, "\"DESTROY\""),
         (serve, review("ApplicationAwareResourceQuota", "PONDER", json!({})), 400, "\"PONDER\""),
         (serve, review("Pod", "CREATE", Value::Null), 400, "object"),
         (serve, review("Pod", "CREATE", json!("a pod")), 400, "object"),
         (serve, review("Pod", "CREATE", json!({"spec": {"schedulingGates": 5}})), 400, "object"),
         (serve, review("ApplicationAwareResourceQuota", "CREATE", Value::Null), 400, "object"),
-        (guard, update, 400, "oldObject"),
-        (guard, removal, 403, "Only AAQ controller has permission"),
     ] {
         let (status, text) =
             wire.send(post(&at(path).await, Some("application/json"), body.to_string())).await.unwrap();
@@ -236,12 +227,12 @@ async fn old_reviews_and_content_types_with_parameters_are_answered() {
 #[tokio::test]
 async fn only_the_documented_paths_and_methods_exist() {
     let wire = wire(shared().await).await;
-    let [serve, guard] = [at(Endpoint::PodGate.path()).await, at(Endpoint::PodGuard.path()).await];
+    let [serve, size] = [at(Endpoint::PodGate.path()).await, at(Endpoint::VmSize.path()).await];
     let [root, debug, deeper] = [at("/").await, at("/debug/pprof").await, at("/serve-path/../x").await];
     for (method, path, code) in [
         ("GET", serve.as_str(), 405),
         ("PUT", &serve, 405),
-        ("DELETE", &guard, 405),
+        ("DELETE", &size, 405),
         ("GET", &root, 404),
         ("GET", "/metrics", 404),
         ("GET", &debug, 404),
