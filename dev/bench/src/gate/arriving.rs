@@ -101,13 +101,13 @@ impl Arriving {
 
 /// Of some times, in milliseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Quantiles {
-    p50: f64,
-    p99: f64,
+pub(super) struct Quantiles {
+    pub(super) p50: f64,
+    pub(super) p99: f64,
     max: f64,
 }
 
-fn quantiles(mut values: Vec<f64>) -> Quantiles {
+pub(super) fn quantiles(mut values: Vec<f64>) -> Quantiles {
     let [p50, p99, max] = [0.5, 0.99, 1.0].map(|q| quantile(&mut values, q));
     Quantiles { p50, p99, max }
 }

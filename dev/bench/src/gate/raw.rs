@@ -26,7 +26,7 @@ pub(super) async fn release_all(client: &Client, pods: Vec<Pod>, concurrency: us
 }
 
 /// The same request, to the byte, that the controller sends; the answer is decoded as there.
-async fn release(client: &Client, pod: Pod) -> anyhow::Result<()> {
+pub(super) async fn release(client: &Client, pod: Pod) -> anyhow::Result<()> {
     let meta = pod.metadata;
     let (namespace, name) = (meta.namespace.unwrap_or_default(), meta.name.unwrap_or_default());
     let patch: json_patch::Patch = serde_json::from_value(json!([
