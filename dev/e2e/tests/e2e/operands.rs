@@ -99,6 +99,8 @@ async fn nothing_is_written_in_quiet_minutes() {
     until_condition(&bed, "aaq/aaq", "Available").await;
     until_rolled(&bed).await;
     until_condition(&bed, "aaq/aaq", "Progressing=False").await;
+    // The controller says it, when it has asked each API server who gates.
+    until_condition(&bed, "aaq/aaq", "Gating").await;
     let from = Timestamp::now();
     tokio::time::sleep(QUIET).await;
     assert_eq!(writes_since(&bed, from).await, Vec::<String>::new());
