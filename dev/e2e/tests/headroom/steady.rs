@@ -95,7 +95,9 @@ async fn try_again(bed: &Bed, crowds: &[Crowd<'_>]) {
 async fn nothing_is_asked_or_written_while_nothing_changes() {
     let _turn = turn().await;
     let bed = tenant::own().await;
-    let running = Running::on(&bed, Setup::default()).await.unwrap();
+    // Where nothing changes, a new leader lists pods once more when requests of its predecessor are dead.
+    let controller_args = vec!["--in-flight-grace=3600".to_owned()];
+    let running = Running::on(&bed, Setup { controller_args, ..Setup::default() }).await.unwrap();
     let admin = &running.controller.admin;
     let crowds = join_all((0..CROWDS).map(|_| Crowd::of(&bed))).await;
     join_all(crowds.iter().map(Crowd::until_all_are_told)).await;
