@@ -27,6 +27,7 @@ use crate::cluster_quota::{ClusterQuotaSelector, ClusterQuotaStatus};
     printcolumn(name = "Request", type_ = "string", json_path = ".status.requests"),
     printcolumn(name = "Limit", type_ = "string", json_path = ".status.limits"),
     printcolumn(name = "Held", type_ = "integer", json_path = ".status.held"),
+    printcolumn(name = "Oldest", type_ = "date", json_path = ".status.heldSince"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 pub struct ApplicationAwareClusterResourceQuotaSpec {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ScopeSelector;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Request", type_ = "string", json_path = ".status.requests"),
     printcolumn(name = "Limit", type_ = "string", json_path = ".status.limits"),
     printcolumn(name = "Held", type_ = "integer", json_path = ".status.held"),
+    printcolumn(name = "Oldest", type_ = "date", json_path = ".status.heldSince"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -64,13 +65,16 @@ pub struct ApplicationAwareResourceQuotaStatus {
     /// How many pods wait because of this quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<i64>,
+    /// When the oldest of the pods that wait was created; absent while none waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_since: Option<Time>,
     /// Grows with each charge, so that one that leaves the sums as they were (one pod for another that has ended)
     /// still makes another version. The last six digits tell which process made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charges: Option<i64>,
-    /// What is true of the quota: `UncountedKeys` while `spec.hard` has keys that nothing enforces, `Enforced` with the
-    /// status `False` while pods of the namespace are not gated, and, where KubeVirt runs, `VirtualMachines` with the
-    /// calculator by which they are counted as its reason.
+    /// What is true of the quota: `PodsHeld` while pods wait for it, `UncountedKeys` while `spec.hard` has keys that
+    /// nothing enforces, `Enforced` with the status `False` while pods of the namespace are not gated, and, where KubeVirt
+    /// runs, `VirtualMachines` with the calculator by which they are counted as its reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -95,6 +95,9 @@ pub struct WebhookEntry {
     pub timeout_seconds: u32,
 }
 
+/// Names of entries that former versions had. The operator takes them out of the configurations of an installation.
+pub const FORMER_ENTRIES: &[&str] = &["remove.pod.gate.validator"];
+
 /// Requests that an entry is called for, in all API versions.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {

@@ -11,6 +11,7 @@ mod cert_lifetime;
 mod cluster_quota;
 mod cluster_quota_charge;
 mod endpoint;
+mod finalizer;
 mod gate_probe;
 mod headroom_policy;
 mod headroom_probe;
@@ -45,7 +46,8 @@ pub use cert_lifetime::{
 };
 pub use cluster_quota::{ClusterQuotaSelector, ClusterQuotaStatus, NamespaceAmounts, QuotaAmounts};
 pub use cluster_quota_charge::{ClusterQuotaCharge, ClusterQuotaChargeSpec, ClusterQuotaChargeStatus};
-pub use endpoint::{Condition, Endpoint, Rule, WebhookEntry};
+pub use endpoint::{Condition, Endpoint, FORMER_ENTRIES, Rule, WebhookEntry};
+pub use finalizer::has_put_finalizer;
 pub use gate_probe::{GateProbe, GateProbeSpec, ProbeGate};
 pub use headroom_policy::{
     BudgetMode, HeadroomBudget, HeadroomOptOut, HeadroomPolicy, HeadroomPolicySpec, HeadroomPolicyStatus,

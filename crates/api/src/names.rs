@@ -13,6 +13,8 @@ pub const API_VERSION: &str = "aaq.kubevirt.io/v1alpha1";
 
 /// Resource name of [`crate::AAQ`].
 pub const AAQS: &str = "aaqs";
+/// Name of the CRD of [`AAQS`].
+pub const AAQ_DEFINITION: &str = "aaqs.aaq.kubevirt.io";
 /// Resource name of [`crate::ApplicationAwareResourceQuota`].
 pub const ARQS: &str = "applicationawareresourcequotas";
 /// Resource name of [`crate::ApplicationAwareClusterResourceQuota`].
@@ -224,6 +226,8 @@ pub const NODES_GROUP: &str = "system:nodes";
 
 /// Type of a quota's condition, there while its `spec.hard` has keys that nothing counts.
 pub const UNCOUNTED_KEYS: &str = "UncountedKeys";
+/// Type of a quota's condition, there while pods wait for it.
+pub const PODS_HELD: &str = "PodsHeld";
 /// Type of a quota's condition, there (`False`) while pods that it is about are not gated, so that it does not limit them.
 pub const ENFORCED: &str = "Enforced";
 /// Type of a condition of quotas, where KubeVirt runs, and of the `AAQ`: its reason is the calculator by which virtual
@@ -288,6 +292,11 @@ pub const MADE_BY_OPERATOR: &str = "operator";
 pub const MANAGED_LABEL: &str = "aaq.kubevirt.io";
 /// `app.kubernetes.io/name` and `app.kubernetes.io/part-of` of an installation's objects.
 pub const APP: &str = "sluice";
+
+/// Username the API server gives to the operator of an installation in `namespace`.
+pub fn operator_username(namespace: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{OPERATOR}")
+}
 
 /// Username the API server gives to the controller of an installation in `namespace`.
 pub fn controller_username(namespace: &str) -> String {

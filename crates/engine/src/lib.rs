@@ -4,11 +4,13 @@
 //!  Quantity ─▶ Charge (what a pod takes) ─▶ Ledger (what a quota's pods take) ─▶ ReleaseQueue (who may be released)
 //!              Scopes (which pods count)    CompiledQuota (what is limited)      StatusTarget (what to record)
 //!              managed (which keys a core ResourceQuota limits instead)
+//!              evaluation::charge_of (what an evaluator's answer charges)
 //!              vm::vm_charge (what a virtual machine takes, whatever pods it has)
 //!              headroom::plan (what would let a migration's target into native quotas)
 //! ```
 
 pub mod charge;
+pub mod evaluation;
 pub mod headroom;
 mod key_list;
 pub mod ledger;
@@ -38,7 +40,7 @@ pub use quota_kind::QuotaKind;
 pub use quota_spec::{CompiledQuota, FieldError, RawQuotaSpec, ScopeRequirementText};
 pub use release_queue::{
     ClassId, Deadline, Decision, EquivalenceClass, Exchange, Patience, PodId, QuotaId, QuotaSet, Reason,
-    ReleaseQueue, ShareId, Shares, Taken, WaitKey,
+    ReleaseQueue, ShareId, Shares, Taken, WaitKey, WaitReason,
 };
 pub use resource::{KeyKind, Resource};
 pub use scope::{ScopeFacts, Scopes};

@@ -12,12 +12,14 @@ mod lanes;
 mod let_go;
 mod long_queue;
 mod near;
+mod obstacles;
 mod quota_entry;
 mod quota_set;
 mod reservation;
 mod shares;
 mod sweep;
 mod wait_order;
+mod waiting;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -30,6 +32,8 @@ use self::reservation::Reservation;
 pub use self::shares::Shares;
 use self::sweep::Sweep;
 pub use self::wait_order::{ClassId, Deadline, Patience, PodId, QuotaId, WaitKey};
+use self::waiting::Census;
+pub use self::waiting::WaitReason;
 use crate::charge::{Amount, Charge};
 use crate::ledger::Ledger;
 use crate::resource::Resource;
@@ -60,6 +64,8 @@ pub struct ReleaseQueue {
     entries: HashMap<QuotaId, QuotaEntry>,
     classes: HashMap<ClassId, EquivalenceClass>,
     class_ids: HashMap<(Arc<Charge>, Arc<QuotaSet>), ClassId>,
+    /// The pods of all classes, by their reason.
+    census: Census,
     next_class: u32,
     /// Quotas that may have got room, and how far their waiting pods have been looked at since.
     sweeps: HashMap<QuotaId, Sweep>,
@@ -168,7 +174,13 @@ impl ReleaseQueue {
     /// How many pods wait for this quota.
     #[must_use]
     pub fn held(&self, quota: QuotaId) -> usize {
-        self.entries.get(&quota).map_or(0, |entry| entry.held)
+        self.entries.get(&quota).map_or(0, |entry| entry.waiting.len())
+    }
+
+    /// How many pods wait for this reason.
+    #[must_use]
+    pub const fn waiting_for(&self, reason: WaitReason) -> usize {
+        self.census.of(reason)
     }
 
     /// A class of waiting pods.
@@ -205,17 +217,18 @@ impl ReleaseQueue {
         let Some(class) = self.classes.get_mut(&id) else {
             return id;
         };
-        let old = class.front();
+        let (old, created) = (class.front(), key.created);
         class.add(key, pod, since_ms);
+        self.census.add(class.wait_reason(), 1);
         let quotas = Arc::clone(&class.quotas);
         // A sweep may have passed this place already.
         let is_first = class.front().zip(old.as_ref()).is_none_or(|(new, old)| new.head < old.head);
-        if is_first || class.reason.is_none() {
+        if is_first || class.reasons.is_empty() {
             self.fresh.insert(id);
         }
         for quota in quotas.iter() {
             if let Some(entry) = self.entries.get_mut(quota) {
-                entry.held += 1;
+                entry.waiting.insert((created, pod));
             }
             self.note_change(*quota);
         }
@@ -242,10 +255,11 @@ impl ReleaseQueue {
         let class = self.classes.get_mut(&id)?;
         let old = class.front();
         let pod = class.take(key)?;
+        self.census.remove(class.wait_reason(), 1);
         let quotas = Arc::clone(&class.quotas);
         for quota in quotas.iter() {
             if let Some(entry) = self.entries.get_mut(quota) {
-                entry.held = entry.held.saturating_sub(1);
+                entry.waiting.remove(&(key.created, pod));
             }
             self.note_change(*quota);
         }

@@ -7,6 +7,7 @@ use sluice_index::{ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, P
 pub use sluice_runtime::request::Answer;
 
 use super::admission::{Judgement, Ticket};
+use super::explain::HeldTold;
 
 /// Something to be done outside.
 #[derive(Clone, Debug)]
@@ -99,6 +100,10 @@ pub struct Record {
     pub target: StatusTarget,
     /// How many pods wait for the quota.
     pub held: i64,
+    /// What is told of those pods; `None` without any.
+    pub held_told: Option<HeldTold>,
+    /// Since when pods wait, in seconds since the epoch; of use while some do.
+    pub held_told_since: i64,
     /// `status.charges` with this charge included.
     pub charges: i64,
     /// Since when there are keys that nothing counts, in seconds since the epoch; of use while there are some.
@@ -142,8 +147,10 @@ pub enum Regarding {
     Pod(PodId),
     /// A quota.
     Quota(QuotaId),
-    /// A VirtualMachineInstance that is not to have more.
+    /// A VirtualMachineInstance that is not to have more, or whose pod is held.
     Machine,
+    /// A VirtualMachine whose pod is held.
+    VirtualMachine,
     /// A migration whose target is held.
     Migration,
     /// The configuration.

@@ -6,6 +6,8 @@ use sluice_api::names;
 use sluice_engine::Unenforced;
 use sluice_engine::vm::Calculator;
 
+use crate::explain::HeldTold;
+
 /// The condition about keys that nothing counts, since this second of the epoch; none without a message, as there are no
 /// such keys then.
 pub(crate) fn uncounted_keys(message: &str, since_s: i64) -> Option<Condition> {
@@ -16,6 +18,18 @@ pub(crate) fn uncounted_keys(message: &str, since_s: i64) -> Option<Condition> {
         reason: "NotEnforced".to_owned(),
         message: message.to_owned(),
         last_transition_time: Time(since),
+        observed_generation: None,
+    })
+}
+
+/// The condition about pods that wait, since this second of the epoch.
+pub(crate) fn pods_held(told: &HeldTold, since_s: i64) -> Option<Condition> {
+    Some(Condition {
+        type_: names::PODS_HELD.to_owned(),
+        status: "True".to_owned(),
+        reason: "QuotaExceeded".to_owned(),
+        message: told.message.clone(),
+        last_transition_time: Time(Timestamp::from_second(since_s).ok()?),
         observed_generation: None,
     })
 }

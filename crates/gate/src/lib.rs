@@ -17,6 +17,7 @@ mod backoff;
 pub mod cluster_quota_status;
 mod conditions;
 mod config;
+mod explain;
 mod feed;
 mod handle;
 mod messages;
@@ -37,6 +38,10 @@ pub use action::{
 pub use admission::{Asked, Change, Judgement, MachineChange, Ticket};
 pub use apply::{AT_A_TIME, Apply};
 pub use config::{GateConfig, Moment};
+pub use explain::{
+    Ahead, Explanation, HeldTold, Lack, Line, Obstacle, PodExplanation, QuotaExplanation, QuotaName, Short,
+    Subject, Taker, Verdict, Wait, duration, table,
+};
 pub use handle::{Gate, GateWatches};
 pub use metrics::{GateMetrics, QuotaCollector};
 pub use parts::platform::{Platform, PlatformPods};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -67,8 +68,8 @@ impl Default for GateMetrics {
             released_by_others: Counter::default(),
             audited: Counter::default(),
             audit_differences: Counter::default(),
-            // 1 ms to about 9 hours.
-            wait: Histogram::new(exponential_buckets(0.001, 2.0, 25)),
+            // 1 ms to 37 hours.
+            wait: Histogram::new(exponential_buckets(0.001, 2.0, 28)),
             held: Family::new_with_constructor(|| Histogram::new(HELD)),
         }
     }
@@ -125,6 +126,8 @@ struct Row {
     name: String,
     created: i64,
     held: usize,
+    /// When the oldest pod that waits was created, in seconds since the epoch.
+    oldest: Option<i64>,
     /// `hard` and `used` by resource, if they were asked for; none of a quota that cannot be read.
     amounts: [Vec<(String, Quantity)>; 2],
 }
@@ -138,6 +141,7 @@ impl Row {
             name: name.name().to_string(),
             created: quota.created,
             held: state.queue().held(id),
+            oldest: state.queue().oldest(id).map(|(created, _)| created),
             amounts: Default::default(),
         })
     }
@@ -182,25 +186,61 @@ impl QuotaCollector {
 
 impl Collector for QuotaCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let (ids, counts, pause_end) = {
+        let (ids, counts, held, is_leading) = {
             let state = self.0.lock();
             let (pods, _, quotas) = state.index();
-            let (paused, pause_end) = state.paused();
             let counts = [
-                ("sluice_held_pods", "Pods that are held by the gate", state.held()),
                 ("sluice_index_pods", "Pods in memory", pods.len()),
                 ("sluice_index_quotas", "Quotas in memory", quotas.len()),
-                ("sluice_paused_namespaces", "Namespaces in which no pod waits for quota", paused),
             ];
-            (quotas.iter().map(|(id, _)| id).collect::<Vec<_>>(), counts, pause_end)
+            let ids = quotas.iter().map(|(id, _)| id).collect::<Vec<_>>();
+            (ids, counts, state.held_by_reason(), state.is_leading())
         };
+        for (name, help, value) in counts {
+            gauge(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        // What all replicas see alike is told by one of them: else a sum would count it twice.
+        if !is_leading {
+            return Ok(());
+        }
+        let text = "Pods that are held by the gate, by why";
+        let mut reasons = encoder.encode_descriptor("sluice_held_pods", text, None, MetricType::Gauge)?;
+        for (reason, count) in held {
+            gauge(count).encode(reasons.encode_family(&[("reason", reason)])?)?;
+        }
+        self.encode_pauses(&mut encoder)?;
+        self.encode_quotas(&mut encoder, &ids)
+    }
+}
+
+impl QuotaCollector {
+    fn encode_pauses(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let (namespaces, end) = self.0.lock().paused();
+        let namespaces = i64::try_from(namespaces).unwrap_or(i64::MAX);
+        let text = "When the last pause ends, in seconds since the epoch; 0 without one";
+        for (name, help, value) in [
+            ("sluice_paused", "1 while a pause is in force, in whatever namespace", i64::from(end > 0)),
+            ("sluice_paused_namespaces", "Namespaces in which no pod waits for quota", namespaces),
+            ("sluice_pause_end_timestamp_seconds", text, end),
+        ] {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_quotas(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        ids: &[QuotaId],
+    ) -> Result<(), std::fmt::Error> {
         let mut usage = encoder.encode_descriptor(
             "kube_application_aware_resourcequota",
             "Limits and usage of each resource of each ApplicationAwareResourceQuota",
             None,
             MetricType::Gauge,
         )?;
-        self.each(&ids, Row::with_amounts, |row| {
+        self.each(ids, Row::with_amounts, |row| {
             let [name, namespace] = row.labels();
             for (kind, list) in ["hard", "used"].into_iter().zip(&row.amounts) {
                 for (resource, quantity) in list {
@@ -222,7 +262,7 @@ impl Collector for QuotaCollector {
             None,
             MetricType::Gauge,
         )?;
-        self.each(&ids, Row::of, |row| {
+        self.each(ids, Row::of, |row| {
             ConstGauge::new(row.created).encode(creation.encode_family(&row.labels())?)
         })?;
         let mut held = encoder.encode_descriptor(
@@ -231,19 +271,23 @@ impl Collector for QuotaCollector {
             None,
             MetricType::Gauge,
         )?;
-        self.each(&ids, Row::of, |row| {
-            let count = i64::try_from(row.held).unwrap_or(i64::MAX);
-            ConstGauge::new(count).encode(held.encode_family(&row.labels())?)
-        })?;
-        let counts = counts.map(|(name, help, value)| (name, help, i64::try_from(value).unwrap_or(i64::MAX)));
-        let text = "When the last pause ends, in seconds since the epoch; 0 without one";
-        let end = ("sluice_pause_end_timestamp_seconds", text, pause_end);
-        for (name, help, value) in counts.into_iter().chain([end]) {
-            let gauge = ConstGauge::new(value);
-            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
-        }
-        Ok(())
+        self.each(ids, Row::of, |row| gauge(row.held).encode(held.encode_family(&row.labels())?))?;
+        let now = Timestamp::now().as_second();
+        let mut oldest = encoder.encode_descriptor(
+            "sluice_quota_oldest_wait_seconds",
+            "Age of the oldest pod that waits for room in each quota for which one waits",
+            None,
+            MetricType::Gauge,
+        )?;
+        self.each(ids, Row::of, |row| {
+            let Some(created) = row.oldest else { return Ok(()) };
+            ConstGauge::new(now.saturating_sub(created).max(0)).encode(oldest.encode_family(&row.labels())?)
+        })
     }
+}
+
+fn gauge(value: usize) -> ConstGauge<i64> {
+    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 fn number(quantity: Quantity) -> f64 {

@@ -1,5 +1,6 @@
 //! Records what is charged to a quota: in its status, or in the object of ours that a cluster quota has for it.
 
+use jiff::Timestamp;
 use kube::Resource;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
@@ -14,7 +15,7 @@ use sluice_runtime::retry::{Failure, classify};
 
 use super::action::{Answer, Record, RecordedIn, RecordedObject};
 use super::apply::{Apply, refusal};
-use crate::conditions::{not_enforced, uncounted_keys, virtual_machines};
+use crate::conditions::{not_enforced, pods_held, uncounted_keys, virtual_machines};
 
 impl Apply {
     pub(super) async fn record(&self, record: &Record) -> Answer<RecordedObject> {
@@ -115,9 +116,16 @@ pub(super) fn status(record: &Record) -> Value {
     let machines = target.machines.and_then(|calculator| virtual_machines(calculator, record.machines_since));
     let uncounted = uncounted_keys(&target.uncounted, record.uncounted_since);
     let unenforced = target.unenforced.as_ref().and_then(|told| not_enforced(told, record.unenforced_since));
-    let conditions: Vec<_> = uncounted.into_iter().chain(machines).chain(unenforced).collect();
-    if let Some(status) = status.as_object_mut().filter(|_| !conditions.is_empty()) {
-        status.insert("conditions".to_owned(), json!(conditions));
+    let held_told = record.held_told.as_ref();
+    let held = held_told.and_then(|told| pods_held(told, record.held_told_since));
+    let conditions: Vec<_> = held.into_iter().chain(uncounted).chain(machines).chain(unenforced).collect();
+    if let Some(status) = status.as_object_mut() {
+        if let Some(since) = held_told.and_then(|told| Timestamp::from_second(told.since).ok()) {
+            status.insert("heldSince".to_owned(), json!(since.to_string()));
+        }
+        if !conditions.is_empty() {
+            status.insert("conditions".to_owned(), json!(conditions));
+        }
     }
     status
 }

@@ -13,6 +13,7 @@ mod contests;
 mod decisions;
 mod enforcement;
 mod events;
+mod explain;
 mod foreign_charges;
 mod growth;
 mod held_targets;
@@ -56,7 +57,7 @@ use super::parts::managed_statuses::ManagedStatuses;
 use super::parts::migrations::Migrations;
 use super::parts::owners::Owner;
 use super::parts::pauses::Pauses;
-use super::parts::pod_stages::PodStages;
+use super::parts::pod_stages::{Held, PodStages};
 use super::parts::quota_checks::{Listed, QuotaChecks};
 use super::parts::quota_sets::QuotaSets;
 use super::parts::reclassification::Reclassification;
@@ -293,6 +294,11 @@ impl State {
     #[must_use]
     pub fn held(&self) -> usize {
         self.stages.held().len()
+    }
+
+    /// How many pods are held, by why.
+    pub(super) fn held_by_reason(&self) -> [(&'static str, usize); Held::ALL.len()] {
+        Held::ALL.map(|(word, why)| (word, self.stages.held_for(why)))
     }
 
     /// All pods, namespaces and quotas.

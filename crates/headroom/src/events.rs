@@ -13,14 +13,14 @@ use crate::target::{MigrationRef, Outcome};
 /// The reason that managed-tenant-quota's users look for.
 const LEGACY_REASON: &str = "NotEnoughResourceToRelease";
 /// A migration lacks head-room.
-const NOT_ENOUGH: &str = "NotEnoughHeadroom";
+pub(crate) const NOT_ENOUGH: &str = "NotEnoughHeadroom";
 /// Head-room cannot help a migration.
 const NO_HEADROOM: &str = "NoHeadroom";
 /// Writing the status of a quota is refused.
-const FORBIDDEN: &str = "HeadroomForbidden";
+pub(crate) const FORBIDDEN: &str = "HeadroomForbidden";
 
 /// No raise is safe now.
-const NOT_PROVEN: &str = "HeadroomNotProven";
+pub(crate) const NOT_PROVEN: &str = "HeadroomNotProven";
 
 /// A target was let in beside a full quota.
 const GRANTED: &str = "HeadroomGranted";

@@ -62,7 +62,7 @@ pub use kinds::resource_quota::{
 pub use kinds::vmi::{
     BindingWire, CpuWire, DevicesWire, DomainResourcesWire, DomainWire, FirmwareWire, InterfaceWire,
     IoThreadsWire, LaunchSecurityWire, MemoryStatusWire, MemoryWire, MigrationStateWire, PlugWire, ProbeWire,
-    TpmWire, Vmi, VmiError, VmiRecord, VmiSpecWire, VmiStatusWire, VmiWire, Vmis, VolumeWire,
+    TpmWire, VmReference, Vmi, VmiError, VmiRecord, VmiSpecWire, VmiStatusWire, VmiWire, Vmis, VolumeWire,
 };
 pub use kinds::vmim::{
     MigrationPriority, Phase, Vmim, VmimRecord, VmimSpecWire, VmimStatusWire, VmimWire, Vmims,

@@ -100,6 +100,16 @@ impl Owner {
     fn is_pod(&self) -> bool {
         self.api_version == "v1" && self.kind == "Pod" && self.controller == Some(true)
     }
+
+    fn is_vm(&self) -> bool {
+        let is_kubevirt = self.api_version.split_once('/').is_some_and(|(group, _)| group == "kubevirt.io");
+        is_kubevirt && self.kind == "VirtualMachine" && self.controller == Some(true)
+    }
+
+    fn reference(self) -> OwnerReference {
+        let Self { api_version, kind, name, uid, controller } = self;
+        OwnerReference { api_version, kind, name, uid, controller, ..OwnerReference::default() }
+    }
 }
 
 /// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that makes a pod the target of a migration, of
@@ -114,10 +124,8 @@ pub(crate) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
     let creator = creator.and_then(|annotations| annotations.creator);
     let annotations = creator.map(|name| map(names::CREATED_BY_ANNOTATION, name));
     let controls = |owner: &Owner| owner.is_machine() || owner.is_pod();
-    let reference = |Owner { api_version, kind, name, uid, controller }| {
-        vec![OwnerReference { api_version, kind, name, uid, controller, ..OwnerReference::default() }]
-    };
-    let owner_references = owners.unwrap_or_default().into_iter().find(controls).map(reference);
+    let owner = owners.unwrap_or_default().into_iter().find(controls);
+    let owner_references = owner.map(|owner| vec![owner.reference()]);
     Ok(ObjectMeta { labels, annotations, owner_references, ..meta })
 }
 
@@ -146,15 +154,17 @@ struct EvenEmulatorAnnotation {
     even: Option<IgnoredAny>,
 }
 
-/// For `#[serde(deserialize_with)]`: as [`bare`], and the key of the annotation that asks for an even number of CPUs.
-/// KubeVirt ignores its value.
+/// For `#[serde(deserialize_with)]`: as [`bare`], the key of the annotation that asks for an even number of CPUs, of which
+/// KubeVirt ignores the value, and the reference to the VirtualMachine that controls it.
 pub(crate) fn of_vmi<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let (meta, (_, annotations, _, _)) =
-        Meta::<IgnoredAny, EvenEmulatorAnnotation>::deserialize(deserializer)?.split();
+    let (meta, (_, annotations, _, owners)) =
+        Meta::<IgnoredAny, EvenEmulatorAnnotation, IgnoredAny, Owner>::deserialize(deserializer)?.split();
     let even = annotations.and_then(|annotations| annotations.even);
     let annotations =
         even.map(|_| BTreeMap::from([(names::EVEN_EMULATOR_ANNOTATION.to_owned(), String::new())]));
-    Ok(ObjectMeta { annotations, ..meta })
+    let owner = owners.unwrap_or_default().into_iter().find(Owner::is_vm);
+    let owner_references = owner.map(|owner| vec![owner.reference()]);
+    Ok(ObjectMeta { annotations, owner_references, ..meta })
 }
 
 /// The annotations of a pause.

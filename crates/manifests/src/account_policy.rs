@@ -3,8 +3,9 @@
 //! RBAC grants `patch` on pods and on the status of ResourceQuotas as a whole, and the controller writes managed
 //! ResourceQuotas and ClusterResourceQuotas. Of a gated pod it takes its gate away and nothing else (`sluice-guard`), of
 //! these it writes only those that are named and owned as managed ones and limit no pods, and what it makes itself has no
-//! finalizers (`sluice-accounts`); in a quota's status, limits are above those of its specification only for keys of pods
-//! and under a mark, which ends by itself, and usage stays as quota admission has counted it (`sluice-headroom-charge`).
+//! finalizers (`sluice-accounts`); the operator changes nothing that an `AAQ` or `MTQ` asks; in a quota's status, limits
+//! are above those of its specification only for keys of pods and under a mark, which ends by itself, and usage stays as
+//! quota admission has counted it (`sluice-headroom-charge`).
 
 use serde_json::{Value, json};
 use sluice_api::names::{self, MOST_ITEMS};
@@ -171,14 +172,25 @@ fn unless_about(resource: &str) -> String {
 }
 
 /// What the accounts may write of managed quotas, and of the objects that they make themselves: with a finalizer these would
-/// keep any namespace from being deleted. Probes are dry runs for every user and are never stored.
+/// keep any namespace from being deleted. Probes are dry runs for every user and are never stored. The operator writes
+/// finalizers, annotations and status of an `AAQ` and `MTQ`, and never what these ask.
 pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
     let mut validations: Vec<Value> = MANAGED.iter().flat_map(of_managed_quotas).collect();
     let kept = |field: &str| FIELD_KEPT.replace("FIELD", field);
     let is_in = |resources: &[&str]| format!("request.resource.resource in {}", json!(resources));
     let probes = [names::HEADROOM_PROBES, names::GATE_PROBES];
+    let orders = is_in(&[names::AAQS, names::MTQS]);
     validations.extend([
-        validation(UNLESS_MADE, &kept("finalizers"), "metadata.finalizers stay as they are"),
+        validation(
+            &format!("{UNLESS_MADE}{orders} || "),
+            &kept("finalizers"),
+            "metadata.finalizers stay as they are",
+        ),
+        validation(
+            &format!("!({orders}) || "),
+            "object.?spec == oldObject.?spec",
+            "what an AAQ or MTQ asks stays as it is",
+        ),
         validation(
             &format!("!({}) || ", is_in(&UNOWNED)),
             &kept("ownerReferences"),
@@ -208,9 +220,14 @@ pub(crate) fn accounts(options: &InstallOptions) -> AdmissionPolicy {
         rule(names::OWN_GROUP, &["CREATE"], &[names::GATE_PROBES], "Cluster"),
         rule("events.k8s.io", &["CREATE", "UPDATE"], &["events"], "Namespaced"),
         rule("coordination.k8s.io", &["CREATE", "UPDATE"], &["leases"], "Namespaced"),
+        rule(names::GROUP, &["UPDATE"], &[names::AAQS], "Cluster"),
+        rule(names::MTQ_GROUP, &["UPDATE"], &[names::MTQS], "Cluster"),
     ];
     let mut policy = policy(VALIDATING, names::ACCOUNTS_POLICY, "Fail", &rules);
-    judge(&mut policy, &[format!("{} || {}", by_us(options), is_in(&probes))], validations);
+    let operator = names::operator_username(&options.namespace);
+    let by_operator = format!("(request.userInfo.username == '{operator}' && {orders})");
+    let condition = format!("{} || {} || {by_operator}", by_us(options), is_in(&probes));
+    judge(&mut policy, &[condition], validations);
     let binding = binding(VALIDATING, names::ACCOUNTS_POLICY);
     AdmissionPolicy { name: names::ACCOUNTS_POLICY, mutates: false, policy, binding }
 }

@@ -5,6 +5,7 @@
 
 mod account_policy;
 mod admission_policies;
+mod alerts;
 mod asked;
 mod cert_manager;
 pub mod certificates;
@@ -37,12 +38,12 @@ mod vmi_policy;
 mod webhooks;
 mod workload;
 
-pub use admission_policies::admission_policies;
+pub use admission_policies::{admission_policies, is_standing};
 pub use asked::AskedOfPods;
 pub use cert_manager::{cert_manager_rights, certificate};
 pub use kubernetes::{KubernetesVersion, UnknownVersion};
 pub use monitoring::monitoring_objects;
-pub use naming::{PartNames, naming_rights};
+pub use naming::{PartNames, account_looked_for, naming_rights};
 pub use options::{
     Gating, InstallOptions, Installation, IssuerRef, Monitoring, NamespaceUse, Naming, Platform, PullPolicy,
     WebhookClient, default_exempt_namespaces, default_namespace_selector,

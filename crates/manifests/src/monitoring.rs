@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
+use crate::alerts;
 use crate::object::{cluster_metadata, labels, metadata, set, set_in};
 use crate::options::InstallOptions;
 use crate::rbac::{account, binding, subject};
@@ -10,69 +11,6 @@ use crate::rbac::{account, binding, subject};
 const API_VERSION: &str = "monitoring.coreos.com/v1";
 /// A token that does not end: Prometheus reads it from a Secret.
 const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
-
-/// An alert, with the series that it is about.
-struct Alert {
-    name: &'static str,
-    expression: &'static str,
-    after: &'static str,
-    severity: &'static str,
-    summary: &'static str,
-    description: &'static str,
-}
-
-/// Few, and each is something to do. Which series they use is compared with what the processes serve
-/// (`crates/controllers/src/gating/metrics.rs`).
-const ALERTS: [Alert; 6] = [
-    Alert {
-        name: "SluiceDown",
-        expression: "absent(sluice_gate_api_servers)",
-        after: "5m",
-        severity: "critical",
-        summary: "No controller of Sluice leads, or none can be scraped",
-        description: "Pods that wait for a quota are not released. See the pods of sluice-controller.",
-    },
-    Alert {
-        name: "SluicePodsNotGated",
-        expression: "max(sluice_gate_api_servers{by=~\"nothing|refused\"}) > 0",
-        after: "5m",
-        severity: "critical",
-        summary: "Pods come into gated namespaces without a gate, or are refused, at an API server",
-        description: "The condition Gating of the AAQ says where and why.",
-    },
-    Alert {
-        name: "SluiceLedgerDifference",
-        expression: "increase(sluice_ledger_audit_differences_total[1h]) > 0",
-        after: "0m",
-        severity: "warning",
-        summary: "A recount of pods has found another sum than the ledger of a quota",
-        description: "It was put right. It is a bug: report it with the log of the controller.",
-    },
-    Alert {
-        name: "SluiceStatusOverwritten",
-        expression: "increase(sluice_status_overwritten_total[15m]) > 10",
-        after: "15m",
-        severity: "warning",
-        summary: "Another client writes the status of quotas",
-        description: "A second quota controller runs, such as application-aware-quota: stop one of the two.",
-    },
-    Alert {
-        name: "SluiceHeadroomHidden",
-        expression: "max(sluice_headroom_api_servers_hidden) > 0",
-        after: "15m",
-        severity: "warning",
-        summary: "Live migrations get no head-room: API servers are behind one address",
-        description: "Set the option balancerProofs (docs/install.md).",
-    },
-    Alert {
-        name: "SluiceQuotaLeftRaised",
-        expression: "increase(sluice_headroom_left_raised_total[15m]) > 0",
-        after: "0m",
-        severity: "warning",
-        summary: "A ResourceQuota stayed raised for a migration until its lock ended",
-        description: "The controller puts it back. See the log of webhook and controller for the API server's errors.",
-    },
-];
 
 /// What the options ask for; nothing by default.
 #[must_use]
@@ -142,20 +80,11 @@ fn monitor(options: &InstallOptions) -> Value {
 }
 
 fn rules(options: &InstallOptions) -> Value {
-    let alerts = ALERTS.map(|alert| {
-        json!({
-            "alert": alert.name,
-            "expr": alert.expression,
-            "for": alert.after,
-            "labels": { "severity": alert.severity },
-            "annotations": { "summary": alert.summary, "description": alert.description },
-        })
-    });
     json!({
         "apiVersion": API_VERSION,
         "kind": "PrometheusRule",
         "metadata": metadata(options, names::APP),
-        "spec": { "groups": [{ "name": names::APP, "rules": alerts }] },
+        "spec": { "groups": alerts::groups() },
     })
 }
 

@@ -25,6 +25,8 @@ pub struct PartNames {
     pub serving: &'static str,
     /// ConfigMap, and its key, with the authorities that are trusted; `None`: nobody looks for one.
     pub bundle: Option<(&'static str, &'static str)>,
+    /// PriorityClass of controller and webhook where it exists and nobody names one; `None`: that of the options.
+    pub priority_class: Option<&'static str>,
 }
 
 const SLUICE: PartNames = PartNames {
@@ -34,9 +36,11 @@ const SLUICE: PartNames = PartNames {
     authority: names::CA_SECRET,
     serving: names::SERVING_SECRET,
     bundle: None,
+    priority_class: None,
 };
 
-/// `pkg/aaq-operator/resources/namespaced` and `pkg/aaq-operator/resources/cert`, commit `c7d385c6`.
+/// `pkg/aaq-operator/resources/namespaced` and `pkg/aaq-operator/resources/cert`, the class of `pkg/util`,
+/// commit `c7d385c6`.
 const AAQ: PartNames = PartNames {
     controller: "aaq-controller",
     webhook: "aaq-server",
@@ -44,6 +48,7 @@ const AAQ: PartNames = PartNames {
     authority: "aaq-server",
     serving: "aaq-server-cert",
     bundle: Some(("aaq-server-signer-bundle", "ca-bundle.crt")),
+    priority_class: Some("kubevirt-cluster-critical"),
 };
 
 /// The component of pods that others look for.
@@ -124,6 +129,7 @@ pub fn naming_rights(options: &InstallOptions) -> Vec<Value> {
     }
     rules.push(named("", "secrets", parts.serving, &keep));
     rules.extend(parts.bundle.map(|(bundle, _)| named("", "configmaps", bundle, &keep)));
+    rules.push(named("", "serviceaccounts", parts.controller, &["get", "list", "watch", "patch"]));
     const READERS: &str = "sluice-names-readers";
     let reading = json!([named("", "secrets", parts.serving, &READ)]);
     let granted = [
@@ -136,9 +142,18 @@ pub fn naming_rights(options: &InstallOptions) -> Vec<Value> {
         set(&mut bound, "subjects", json!(subjects));
         [role("Role", metadata(options, name), rules), bound]
     });
-    let mut looked_for = account(options, parts.controller);
-    let mut of_account = labels(None);
-    set(&mut of_account, names::MANAGED_LABEL, json!(""));
-    set_in(&mut looked_for, "metadata", "labels", of_account);
-    [objects.concat(), vec![looked_for]].concat()
+    [objects.concat(), account_looked_for(options).into_iter().collect()].concat()
+}
+
+/// The account that others look for; `None` where all names are Sluice's.
+#[must_use]
+pub fn account_looked_for(options: &InstallOptions) -> Option<Value> {
+    let parts = options.naming.parts();
+    (*parts != SLUICE).then(|| {
+        let mut account = account(options, parts.controller);
+        let mut labels = labels(None);
+        set(&mut labels, names::MANAGED_LABEL, json!(""));
+        set_in(&mut account, "metadata", "labels", labels);
+        account
+    })
 }

@@ -264,11 +264,13 @@ impl Default for InstallOptions {
 }
 
 impl InstallOptions {
-    /// Usernames that may take the gate from a pod.
+    /// Usernames that may take the gate from a pod. Where the `AAQ` installs, the operator releases what waits when it goes.
     #[must_use]
     pub fn gate_removers(&self) -> Vec<String> {
+        let removes = self.installation == Installation::Cr;
+        let operator = removes.then(|| names::operator_username(&self.namespace));
         let further = self.further_gate_removers.iter().cloned();
-        std::iter::once(names::controller_username(&self.namespace)).chain(further).collect()
+        [names::controller_username(&self.namespace)].into_iter().chain(operator).chain(further).collect()
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     for (name, cluster_rules, rules) in [
         (names::CONTROLLER, controller_cluster_rules(), controller_rules()),
         (names::WEBHOOK, webhook_cluster_rules(), webhook_rules()),
-        (names::OPERATOR, operator_cluster_rules(options), operator_rules()),
+        (names::OPERATOR, operator_cluster_rules(options), operator_rules(options)),
     ] {
         objects.push(account(options, name));
         objects.push(role("ClusterRole", cluster_metadata(name), cluster_rules));
@@ -35,6 +35,7 @@ pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
         objects.push(binding(options, "Role", metadata(options, name), name));
     }
     objects.extend(api_servers(options));
+    objects.extend(events_of_operator(options));
     objects.push(tenant_view());
     objects.push(metrics_reader());
     objects
@@ -117,7 +118,7 @@ fn headroom_rules() -> Vec<Value> {
         rule(names::MTQ_GROUP, &[names::VMMRQS], &READ),
         rule(names::OWN_GROUP, &[names::HEADROOM_POLICIES], &READ),
         rule(names::OWN_GROUP, &[names::HEADROOM_PROBES], &["create"]),
-        rule(EVENTS, &["events"], &["create", "get", "patch"]),
+        events(),
     ]
 }
 
@@ -170,8 +171,8 @@ fn operator_cluster_rules(options: &InstallOptions) -> Value {
         rule(names::MTQ_GROUP, &[&format!("{}/status", names::MTQS)], &["patch"]),
         // The one that it makes without another.
         named(names::GROUP, names::AAQS, names::AAQ_NAME, &["delete"]),
-        // About these, which have no namespace, and about objects that other clients insist on.
-        rule(EVENTS, &["events"], &["create", "get", "patch"]),
+        // None is made where another program keeps their CRD.
+        named("apiextensions.k8s.io", "customresourcedefinitions", names::AAQ_DEFINITION, &READ),
         definitions(&[(names::MTQ_GROUP, names::MTQS)]),
         // A class that does not exist would keep pods from being made.
         rule("scheduling.k8s.io", &["priorityclasses"], &READ),
@@ -185,6 +186,9 @@ fn operator_cluster_rules(options: &InstallOptions) -> Value {
         // What the operator makes belongs to its role, and goes with it.
         named(GROUP, "clusterroles", names::OPERATOR, &READ),
     ];
+    if options.reads_leases_everywhere {
+        rules.push(events());
+    }
     rules.extend(access_rules());
     rules.extend(own_admission_rules());
     rules.extend(operands::OF_CLUSTER.iter().flat_map(operands::rules));
@@ -245,13 +249,34 @@ fn controller_rules() -> Value {
     ])
 }
 
-fn operator_rules() -> Value {
+/// To tell of something.
+fn events() -> Value {
+    rule(EVENTS, &["events"], &["create", "get", "patch"])
+}
+
+/// Events of the operator about `AAQ`s and `MTQ`s: of objects without a namespace they are in `default`.
+fn events_of_operator(options: &InstallOptions) -> Vec<Value> {
+    const NAME: &str = "sluice-events";
+    if options.reads_leases_everywhere {
+        return Vec::new();
+    }
+    let metadata = json!({ "name": NAME, "namespace": "default", "labels": labels(None) });
+    let mut bound = binding(options, "Role", metadata.clone(), NAME);
+    set(&mut bound, "subjects", json!([subject(options, names::OPERATOR)]));
+    vec![role("Role", metadata, json!([events()])), bound]
+}
+
+fn operator_rules(options: &InstallOptions) -> Value {
     let [create, keep] = lease_rules(names::OPERATOR);
     let mut secrets = rule("", &["secrets"], &["get", "list", "watch", "update"]);
     set(&mut secrets, "resourceNames", json!([names::CA_SECRET, names::SERVING_SECRET]));
     // Its operands have the image that its own pod has.
     let own_pod = rule("", &["pods"], &["get"]);
     let mut rules = vec![create, keep, rule("", &["secrets"], &["create"]), secrets, own_pod];
+    if !options.reads_leases_everywhere {
+        // About objects that other clients insist on.
+        rules.push(events());
+    }
     rules.extend(operands::OF_NAMESPACE.iter().flat_map(operands::rules));
     json!(rules)
 }
@@ -316,6 +341,8 @@ fn api_server_role(options: &InstallOptions, namespace: &str, rule: Value) -> [V
 /// What is needed beside Rancher, whose webhook admits writes to a quota's status only from kube-controller-manager and the
 /// API server: to write it, and nothing else, as the quota controller's account (constrained impersonation, Kubernetes
 /// 1.36). Whether an account may be impersonated is asked in its own namespace.
+///
+/// The operator may, too: where the `AAQ` installs it puts back what a crash has left raised.
 pub fn rancher_objects(options: &InstallOptions) -> Vec<Value> {
     const NAME: &str = "sluice-rancher";
     let (account, home) = (names::QUOTA_CONTROLLER_ACCOUNT, "kube-system");
@@ -325,7 +352,8 @@ pub fn rancher_objects(options: &InstallOptions) -> Vec<Value> {
     let granted = [("Role", local, as_whom), ("ClusterRole", cluster_metadata(NAME), to_do)];
     let objects = granted.map(|(kind, metadata, rule)| {
         let mut bound = binding(options, kind, metadata.clone(), NAME);
-        set(&mut bound, "subjects", json!(subjects(options)));
+        let subjects = subjects(options).into_iter().chain([subject(options, names::OPERATOR)]);
+        set(&mut bound, "subjects", subjects.collect());
         [role(kind, metadata, json!([rule])), bound]
     });
     objects.concat()

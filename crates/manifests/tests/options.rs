@@ -9,8 +9,8 @@ use common::of_kind;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_manifests::{
-    AskedOfPods, InstallOptions, IssuerRef, Monitoring, Naming, OptionsFile, certificate, install_objects,
-    operand_objects,
+    AskedOfPods, InstallOptions, IssuerRef, Monitoring, Naming, OptionsFile, account_looked_for, certificate,
+    install_objects, operand_objects,
 };
 
 fn issuer() -> IssuerRef {
@@ -146,6 +146,13 @@ fn with_the_names_of_upstream_its_suite_finds_the_parts_and_its_accounts_may_not
     assert_eq!(service["spec"]["ports"][0]["port"], 443);
     let account = named(&objects, "ServiceAccount", "aaq-controller")[0];
     assert_eq!(account["metadata"]["labels"]["aaq.kubevirt.io"], "");
+    assert_eq!(Some(account), account_looked_for(&options).as_ref());
+    let rules = &named(&objects, "Role", "sluice-names")[0]["rules"];
+    let of_accounts =
+        rules.as_array().unwrap().iter().filter(|rule| rule["resources"][0] == "serviceaccounts");
+    let verbs = json!(["get", "list", "watch", "patch"]);
+    let of_accounts: Vec<_> = of_accounts.map(|rule| (&rule["resourceNames"], &rule["verbs"])).collect();
+    assert_eq!(of_accounts, [(&json!(["aaq-controller"]), &verbs)]);
     for object in objects.iter().chain(&operands) {
         for subject in object["subjects"].as_array().into_iter().flatten() {
             assert!(subject["name"].as_str().unwrap().starts_with("sluice-"), "{object}");

@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_manifests::{
-    AdmissionPolicy, AskedOfPods, Gating, InstallOptions, OptionsFile, PlatformAccounts, admission_objects,
-    admission_policies, install_objects, operand_objects, rancher_objects, render,
+    AdmissionPolicy, AskedOfPods, Gating, InstallOptions, Installation, OptionsFile, PlatformAccounts,
+    admission_objects, admission_policies, install_objects, operand_objects, rancher_objects, render,
 };
 
 fn list(value: &Value) -> Vec<&str> {
@@ -55,8 +55,12 @@ fn objects_come_after_what_they_need_and_what_refuses_pods_last() {
     for object in &objects {
         let namespace = object["metadata"]["namespace"].as_str();
         // The addresses and the Leases of the API servers are nowhere else.
-        let elsewhere = object["metadata"]["name"] == "sluice-api-servers";
-        let expected: &[&str] = if elsewhere { &["default", "kube-system"] } else { &["sluice-system"] };
+        let expected: &[&str] = match object["metadata"]["name"].as_str() {
+            Some("sluice-api-servers") => &["default", "kube-system"],
+            // Those about objects without a namespace.
+            Some("sluice-events") => &["default"],
+            _ => &["sluice-system"],
+        };
         assert!(namespace.is_none_or(|name| expected.contains(&name)), "{object}");
     }
 }
@@ -462,6 +466,67 @@ fn only_the_controller_and_who_is_named_remove_gates() {
     assert!(guard(&options).ends_with(&ends(&format!("\"{account}\""))));
     options.further_gate_removers.push("other".to_owned());
     assert!(guard(&options).ends_with(&ends(&format!("\"{account}\",\"other\""))));
+    options.installation = Installation::Cr;
+    let operator = "system:serviceaccount:sluice-system:sluice-operator";
+    assert!(guard(&options).ends_with(&ends(&format!("\"{account}\",\"{operator}\",\"other\""))));
+}
+
+#[test]
+fn the_operator_writes_events_where_its_objects_are_and_nowhere_else() {
+    let about_events = |options: &InstallOptions| {
+        let objects = install_objects(options);
+        let roles = ["Role", "ClusterRole"].map(|kind| of_kind(&objects, kind)).concat();
+        let bound = |role: &Value| {
+            let bindings = objects.iter().filter(|binding| {
+                binding["roleRef"]["name"] == role["metadata"]["name"]
+                    && binding["roleRef"]["kind"] == role["kind"]
+                    && binding["metadata"]["namespace"] == role["metadata"]["namespace"]
+            });
+            bindings
+                .flat_map(|binding| binding["subjects"].as_array().expect("subjects"))
+                .any(|one| one["name"] == names::OPERATOR)
+        };
+        let has = |role: &&&Value| {
+            let mut rules = role["rules"].as_array().expect("rules").iter();
+            rules.any(|rule| list(&rule["resources"]).contains(&"events"))
+        };
+        let granted = roles.iter().filter(has).filter(|role| bound(role));
+        let mut namespaces: Vec<_> =
+            granted.map(|role| role["metadata"]["namespace"].as_str().unwrap_or("everywhere")).collect();
+        namespaces.sort_unstable();
+        namespaces.join(" ")
+    };
+    let options = InstallOptions::default();
+    assert_eq!(about_events(&options), "default sluice-system");
+    // A kustomization may replace each namespace, so there is no role in another one.
+    assert_eq!(about_events(&InstallOptions { reads_leases_everywhere: true, ..options }), "everywhere");
+}
+
+/// What a stolen token of it could order would be what runs in the cluster.
+#[test]
+fn the_operator_changes_what_is_asked_of_it_nowhere() {
+    let all = admission_policies(&InstallOptions::default());
+    let accounts = all.iter().find(|policy| policy.name == names::ACCOUNTS_POLICY).expect("a policy");
+    let spec = &accounts.policy["spec"];
+    let rules = spec["matchConstraints"]["resourceRules"].as_array().expect("rules");
+    for resource in [names::AAQS, names::MTQS] {
+        let rule = rules.iter().find(|rule| list(&rule["resources"]) == [resource]).expect("a rule");
+        assert_eq!((list(&rule["operations"]), &rule["scope"]), (vec!["UPDATE"], &json!("Cluster")));
+    }
+    let condition = spec["matchConditions"][0]["expression"].as_str().expect("an expression");
+    let operator = "request.userInfo.username == 'system:serviceaccount:sluice-system:sluice-operator'";
+    assert!(condition.contains(&format!("({operator} && request.resource.resource in [\"aaqs\",\"mtqs\"])")));
+    let said: Vec<_> = spec["validations"].as_array().expect("a list").iter().collect();
+    let kept = said.iter().filter(|each| {
+        let expression = each["expression"].as_str().expect("an expression");
+        expression.ends_with("(object.?spec == oldObject.?spec)")
+    });
+    assert_eq!(kept.count(), 1);
+    // It gives and takes finalizers of these.
+    let finalizers =
+        said.iter().find(|each| each["message"].as_str().expect("a text").contains("finalizers"));
+    let expression = finalizers.expect("a validation")["expression"].as_str().expect("an expression");
+    assert!(expression.contains("request.resource.resource in [\"aaqs\",\"mtqs\"] || "), "{expression}");
 }
 
 #[test]
@@ -478,6 +543,8 @@ fn beside_rancher_one_write_as_one_account_is_added_and_nothing_else() {
     for kind in ["RoleBinding", "ClusterRoleBinding"] {
         let bound = of_kind(&objects, kind)[0];
         assert_eq!(bound["roleRef"]["name"], local["metadata"]["name"]);
-        assert_eq!(bound["subjects"].as_array().expect("subjects").len(), 2);
+        let subjects = bound["subjects"].as_array().expect("subjects").iter();
+        let names: Vec<_> = subjects.map(|subject| subject["name"].as_str().expect("a name")).collect();
+        assert_eq!(names, [names::CONTROLLER, names::WEBHOOK, names::OPERATOR]);
     }
 }

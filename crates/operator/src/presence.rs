@@ -35,6 +35,8 @@ pub struct Removal {
     pub of: Presence,
     /// What is left, for people; `None` if nothing is.
     pub left: Option<String>,
+    /// Its first step is carried out. Before that all works on, and is kept right.
+    pub has_begun: bool,
 }
 
 impl Removal {

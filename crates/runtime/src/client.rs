@@ -29,6 +29,8 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// User to impersonate (`--as`).
     pub impersonate: Option<String>,
+    /// Groups to impersonate beside it (`--as-group`).
+    pub impersonate_groups: Vec<String>,
     /// One API server, instead of the address that stands for all of them.
     pub server: Option<Server>,
     /// Told of the date of each answer.
@@ -52,6 +54,7 @@ impl Default for ClientOptions {
             user_agent: concat!("sluice/", env!("CARGO_PKG_VERSION")).to_owned(),
             connect_timeout: Duration::from_secs(5),
             impersonate: None,
+            impersonate_groups: Vec::new(),
             server: None,
             clock: None,
         }
@@ -117,6 +120,9 @@ pub fn client_from(mut config: Config, options: &ClientOptions) -> Result<Client
     config.default_retry = false;
     if let Some(user) = &options.impersonate {
         config.auth_info.impersonate = Some(user.clone());
+    }
+    if !options.impersonate_groups.is_empty() {
+        config.auth_info.impersonate_groups = Some(options.impersonate_groups.clone());
     }
     if let Some(server) = &options.server {
         config.cluster_url = server.url.clone();

@@ -21,6 +21,7 @@
 
 #![warn(clippy::missing_errors_doc)]
 
+pub mod about;
 pub mod access;
 pub mod api_servers;
 pub mod backoff;

@@ -61,10 +61,28 @@ pub enum TlsError {
     Config(#[source] rustls::Error),
 }
 
+/// When a certificate is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// From its issue, which may be dated back, on.
+    pub from: Timestamp,
+    /// To its end.
+    pub until: Timestamp,
+}
+
+impl Validity {
+    /// Of the first certificate in this PEM; `None` if there is none that can be read.
+    #[must_use]
+    pub fn of_pem(chain: &[u8]) -> Option<Self> {
+        let first = CertificateDer::pem_slice_iter(chain).next()?.ok()?;
+        validity(&first).ok()
+    }
+}
+
 #[derive(Debug)]
 struct Loaded {
     key: Arc<CertifiedKey>,
-    not_after: Timestamp,
+    validity: Validity,
 }
 
 /// The certificate that new handshakes get. Connections that exist keep theirs.
@@ -89,7 +107,8 @@ impl CertStore {
             .collect::<Result<_, _>>()
             .map_err(|error| TlsError::Chain(error.to_string()))?;
         let first = chain.first().ok_or_else(|| TlsError::Chain("it holds no certificate".to_owned()))?;
-        let not_after = expiry(first)?;
+        let validity = validity(first)?;
+        let not_after = validity.until;
         if not_after <= Timestamp::now() {
             return Err(TlsError::Expired(not_after));
         }
@@ -102,14 +121,19 @@ impl CertStore {
         if same {
             return Ok(false);
         }
-        self.current.store(Some(Arc::new(Loaded { key: Arc::new(certified), not_after })));
+        self.current.store(Some(Arc::new(Loaded { key: Arc::new(certified), validity })));
         tracing::info!(%not_after, "serving certificate replaced");
         Ok(true)
     }
 
     /// End of life of the certificate in use.
     pub fn not_after(&self) -> Option<Timestamp> {
-        self.current.load().as_ref().map(|loaded| loaded.not_after)
+        self.validity().map(|validity| validity.until)
+    }
+
+    /// Beginning and end of the certificate in use.
+    pub fn validity(&self) -> Option<Validity> {
+        self.current.load().as_ref().map(|loaded| loaded.validity)
     }
 
     /// A readiness check.
@@ -131,11 +155,18 @@ impl ResolvesServerCert for CertStore {
     }
 }
 
-fn expiry(certificate: &CertificateDer<'_>) -> Result<Timestamp, TlsError> {
+fn validity(certificate: &CertificateDer<'_>) -> Result<Validity, TlsError> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate)
         .map_err(|error| TlsError::Chain(format!("its first certificate cannot be parsed: {error}")))?;
-    Timestamp::from_second(parsed.validity().not_after.timestamp())
-        .map_err(|error| TlsError::Chain(format!("its end date cannot be represented: {error}")))
+    let moment = |what: &str, second: i64| {
+        Timestamp::from_second(second)
+            .map_err(|error| TlsError::Chain(format!("its {what} date cannot be represented: {error}")))
+    };
+    let validity = parsed.validity();
+    Ok(Validity {
+        from: moment("begin", validity.not_before.timestamp())?,
+        until: moment("end", validity.not_after.timestamp())?,
+    })
 }
 
 /// TLS 1.2 and 1.3, ALPN `http/1.1`, session tickets, certificate from `store`. With `client_ca`, PEM of authorities, only

@@ -20,6 +20,7 @@ use sluice_headroom::ObservedLocks;
 use sluice_headroom::loops::{BlockedCollector, BlockedMigrations, GrantStatus, LoopMetrics, Sweep};
 use sluice_index::{VmiWire, VmimWire};
 use sluice_manifests::Gating;
+use sluice_runtime::about::About;
 use sluice_runtime::api_servers::Servers;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::clock::ServerClock;
@@ -200,6 +201,9 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let served = (Arc::clone(&certs), Arc::clone(&clients), Arc::clone(&profile));
     let judge = growth::judge(gate.clone(), token.clone());
     args.growth.serve(&mut tasks, judge, served, growth_metrics, &cancel)?;
+    let serving = Arc::clone(&certs);
+    let about = About::new("controller", env!("CARGO_PKG_VERSION")).leading(token.clone());
+    registry.register_collector(Box::new(about.certificate("serving", move || serving.validity())));
     let seen_by = (Arc::clone(&certs), Arc::clone(&profile), client.clone());
     args.metrics.serve(&mut tasks, admin, registry, seen_by, &cancel)?;
 
@@ -379,6 +383,7 @@ fn report(event: GateEvent) -> Report {
             (api, ApplicationAwareResourceQuota::kind(&()), "Count")
         }
         Regarding::Machine => (VmiWire::api_version(&()), VmiWire::kind(&()), "Admit"),
+        Regarding::VirtualMachine => (VmiWire::api_version(&()), "VirtualMachine".into(), "Hold"),
         Regarding::Migration => (VmimWire::api_version(&()), VmimWire::kind(&()), "Hold"),
         Regarding::Namespace => ("v1".into(), "Namespace".into(), "Pause"),
         Regarding::Configuration => (AAQ::api_version(&()), AAQ::kind(&()), "Release"),

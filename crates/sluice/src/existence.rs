@@ -18,11 +18,14 @@ use sluice_runtime::clock::ServerClock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::progress::to_log;
-use crate::uninstall::{self, Report, observe_made};
+use crate::progress::{Say, to_log};
+use crate::uninstall::{self, GoesOn, Report, observe_made};
 
 /// What is made while it is removed is seen after this time: the loops that make it stop at their next write.
 const SETTLED: Duration = Duration::from_secs(2);
+
+/// After the first pause and after the longest, pods that could not be released are tried again where there is no `AAQ`.
+const OF_OTHERS: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(300));
 
 /// What the operator has made, and nothing else.
 const WISH: Wish = Wish { keep_objects: false, keep_operator: true, quotas: false, definitions: false };
@@ -63,7 +66,7 @@ pub struct Remover {
     client: Client,
     as_quota_controller: (Client, Arc<ServerClock>),
     namespace: String,
-    told: watch::Sender<Removal>,
+    telling: Telling,
 }
 
 impl Remover {
@@ -85,33 +88,34 @@ impl Remover {
             client,
             as_quota_controller: (impersonating, clock),
             namespace: namespace.to_owned(),
-            told,
+            telling: Telling { told, seen: None, stuck_at: None },
         })
     }
 
     /// Follows `presence` until `cancel`. Start it once the lease is held; `may_write` is asked before each step.
     pub async fn run(
-        self,
+        mut self,
         mut presence: watch::Receiver<Presence>,
-        may_write: impl Fn() -> bool,
+        may_write: impl Fn() -> bool + Sync,
         cancel: CancellationToken,
     ) -> Result<(), Infallible> {
         let following = async {
             let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(15), process_seed());
+            let mut of_others = Backoff::new(OF_OTHERS.0, OF_OTHERS.1, process_seed());
             loop {
                 let why = presence.borrow_and_update().clone();
                 let again = match self.remove(&why, &may_write, &presence).await {
-                    Ok(()) => None,
+                    Ok(is_anything_held) => {
+                        backoff.reset();
+                        is_anything_held.then(|| of_others.failed())
+                    }
                     Err(Stopped::Outdated) => Some(Duration::ZERO),
                     Err(error) => {
                         tracing::warn!(%error, "what was installed not removed; trying again");
-                        self.tell(&why, Some(error.to_string()));
+                        self.telling.failed(&why, error.to_string());
                         Some(backoff.failed())
                     }
                 };
-                if again.is_none() {
-                    backoff.reset();
-                }
                 let timer = async {
                     match again {
                         Some(pause) => tokio::time::sleep(pause).await,
@@ -119,7 +123,10 @@ impl Remover {
                     }
                 };
                 let gone = tokio::select! {
-                    changed = presence.changed() => changed.is_err(),
+                    changed = presence.changed() => {
+                        of_others.reset();
+                        changed.is_err()
+                    }
                     () = timer => false,
                 };
                 if gone {
@@ -131,18 +138,20 @@ impl Remover {
         Ok(())
     }
 
-    /// Until nothing is left.
+    /// Until nothing is left. Returns whether it is worth looking again although nothing happens.
     async fn remove(
-        &self,
+        &mut self,
         why: &Presence,
-        may_write: &impl Fn() -> bool,
+        may_write: &(impl Fn() -> bool + Sync),
         presence: &watch::Receiver<Presence>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<bool, Stopped> {
         if !why.is_to_go() {
-            return Ok(());
+            return Ok(false);
         }
         let (client, quota_controller) = (self.client.clone(), self.as_quota_controller.clone());
-        let mut removal = uninstall::Removal::new(client, quota_controller, self.namespace.clone(), to_log);
+        let goes_on = || !presence.has_changed().unwrap_or(true) && may_write();
+        let with = (to_log as Say, &goes_on as GoesOn<'_>);
+        let mut removal = uninstall::Removal::new(client, quota_controller, self.namespace.clone(), with);
         let mut report = Report::new(&self.namespace, false);
         let (mut was_over, mut before) = (false, Vec::new());
         loop {
@@ -155,8 +164,8 @@ impl Remover {
             let is_over = is_over(&steps, &before);
             if is_over && was_over {
                 tracing::info!(left = left(&seen, &steps), "what was installed is removed");
-                self.tell(why, None);
-                return Ok(());
+                self.telling.done(why);
+                return Ok(looks_again(why, &seen));
             }
             was_over = is_over;
             if is_over {
@@ -164,7 +173,7 @@ impl Remover {
                 continue;
             }
             let left = left(&seen, &steps);
-            self.tell(why, Some(left.clone()));
+            self.telling.left(why, &left);
             if steps == before {
                 return Err(Stopped::Failed(anyhow::anyhow!("something makes again and again: {left}")));
             }
@@ -175,14 +184,68 @@ impl Remover {
                 if !may_write() {
                     return Err(Stopped::NotLeading);
                 }
-                removal.carry_out(step, &mut report).await?;
+                let held_up = removal.carry_out(step, &mut report).await?;
+                if !matches!(step, Step::Wait(_)) {
+                    self.telling.began(why);
+                }
+                if let Some(why) = held_up {
+                    return Err(Stopped::Failed(anyhow::anyhow!(why)));
+                }
             }
             before = steps;
         }
     }
+}
+
+/// What is told of a removal: what is left, or why the last attempt has failed.
+struct Telling {
+    told: watch::Sender<Removal>,
+    /// What was left when it was looked for last.
+    seen: Option<String>,
+    /// And when the last attempt failed: the next one does not tell the same again in place of why.
+    stuck_at: Option<String>,
+}
+
+impl Telling {
+    /// Something is left.
+    fn left(&mut self, of: &Presence, left: &str) {
+        self.seen = Some(left.to_owned());
+        let is_stuck = self.stuck_at.as_deref() == Some(left) && self.told.borrow().of == *of;
+        if !is_stuck {
+            self.tell(of, Some(left.to_owned()));
+        }
+    }
+
+    /// The attempt has failed.
+    fn failed(&mut self, of: &Presence, why: String) {
+        self.stuck_at = self.seen.take().or_else(|| self.stuck_at.take());
+        self.tell(of, Some(why));
+    }
+
+    /// Nothing is left.
+    fn done(&mut self, of: &Presence) {
+        (self.seen, self.stuck_at) = (None, None);
+        self.tell(of, None);
+    }
 
     fn tell(&self, of: &Presence, left: Option<String>) {
-        self.told.send_replace(Removal { of: of.clone(), left });
+        self.change(|before| {
+            let has_begun = before.has_begun && before.of == *of;
+            Removal { of: of.clone(), left, has_begun }
+        });
+    }
+
+    /// A step is carried out.
+    fn began(&self, of: &Presence) {
+        self.change(|before| Removal { of: of.clone(), has_begun: true, ..before.clone() });
+    }
+
+    fn change(&self, to: impl FnOnce(&Removal) -> Removal) {
+        self.told.send_if_modified(|told| {
+            let before = std::mem::take(told);
+            *told = to(&before);
+            *told != before
+        });
     }
 }
 
@@ -191,6 +254,12 @@ impl Remover {
 fn is_over(steps: &[Step], before: &[Step]) -> bool {
     let is_of_others = |step: &Step| matches!(step, Step::Release | Step::Restore);
     steps.is_empty() || (steps == before && steps.iter().all(is_of_others))
+}
+
+/// Whether pods may wait, or quotas be raised, although all is removed: releases were refused, for long maybe, by a webhook
+/// of others for example. With an `AAQ` that goes nobody else would look for them.
+fn looks_again(why: &Presence, seen: &Seen) -> bool {
+    *why == Presence::Absent && (seen.held > 0 || seen.raised > 0)
 }
 
 /// What is left, for people.
@@ -207,6 +276,46 @@ mod tests {
     use sluice_manifests::uninstall::Wait;
 
     use super::*;
+
+    #[test]
+    fn pods_that_wait_still_are_looked_for_again_where_there_is_no_aaq() {
+        let seen = |held, raised| Seen { held, raised, ..Seen::default() };
+        let leaving = Presence::Leaving("uid".to_owned());
+        assert!(looks_again(&Presence::Absent, &seen(1, 0)) && looks_again(&Presence::Absent, &seen(0, 1)));
+        assert!(!looks_again(&Presence::Absent, &seen(0, 0)));
+        assert!(!looks_again(&leaving, &seen(1, 1)), "it goes, and they are looked for without it");
+    }
+
+    #[test]
+    fn a_removal_that_is_stuck_tells_why_once() {
+        let (told, mut seen) = watch::channel(Removal::default());
+        let mut telling = Telling { told, seen: None, stuck_at: None };
+        let leaving = Presence::Leaving("uid".to_owned());
+        let mut news = || {
+            let is_news = seen.has_changed().unwrap();
+            let now = seen.borrow_and_update().clone();
+            is_news.then_some((now.left, now.has_begun))
+        };
+        let some = |text: &str, has_begun| Some((Some(text.to_owned()), has_begun));
+        telling.left(&leaving, "two");
+        assert_eq!(news(), some("two", false));
+        telling.failed(&leaving, "refused".to_owned());
+        assert_eq!(news(), some("refused", false));
+        for _ in 0..3 {
+            telling.left(&leaving, "two");
+            assert_eq!(news(), None, "nothing is different");
+            telling.failed(&leaving, "refused".to_owned());
+            assert_eq!(news(), None);
+        }
+        telling.began(&leaving);
+        assert_eq!(news(), some("refused", true));
+        telling.left(&leaving, "one");
+        assert_eq!(news(), some("one", true));
+        telling.done(&leaving);
+        assert_eq!(news(), Some((None, true)));
+        telling.left(&Presence::Absent, "one");
+        assert_eq!(news(), some("one", false), "another removal");
+    }
 
     #[test]
     fn pods_that_others_hold_keep_no_aaq_from_going() {

@@ -8,11 +8,13 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, clap::Args)]
 pub struct LoggingArgs {
     /// What to log, such as `info` or `info,sluice_gate=debug`
-    #[arg(long, global = true, env = "SLUICE_LOG", default_value = "info", value_name = "FILTER")]
-    log: String,
-    /// How to print logs
-    #[arg(long, global = true, value_enum, default_value_t = Format::Json)]
-    log_format: Format,
+    ///
+    /// Without it servers log at `info`, commands at `warn`.
+    #[arg(long, global = true, env = "SLUICE_LOG", value_name = "FILTER")]
+    log: Option<String>,
+    /// How to print logs; without it servers print JSON and commands text
+    #[arg(long, global = true, value_enum)]
+    log_format: Option<Format>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -28,11 +30,12 @@ impl LoggingArgs {
     ///
     /// # Errors
     /// When the filter cannot be read.
-    pub fn init(&self) -> anyhow::Result<()> {
-        let filter =
-            EnvFilter::try_new(&self.log).with_context(|| format!("could not read --log {}", self.log))?;
+    pub fn init(&self, is_server: bool) -> anyhow::Result<()> {
+        let log = self.log.as_deref().unwrap_or(if is_server { "info" } else { "warn" });
+        let filter = EnvFilter::try_new(log).with_context(|| format!("could not read --log {log}"))?;
         let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        match self.log_format {
+        let format = self.log_format.unwrap_or(if is_server { Format::Json } else { Format::Text });
+        match format {
             Format::Json => logs.json().flatten_event(true).init(),
             Format::Text => logs.with_ansi(false).init(),
         }

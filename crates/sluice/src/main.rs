@@ -1,7 +1,9 @@
 //! `sluice`: the server binary. Wiring only; what it does is in the crates.
 
+mod cli;
 mod controller;
 mod crds;
+mod evaluator;
 mod existence;
 mod gating;
 mod growth;
@@ -10,6 +12,8 @@ mod held_pods;
 mod lease;
 mod logging;
 mod metrics;
+#[cfg(test)]
+mod monitoring_tests;
 mod mtq_leftovers;
 mod operator;
 mod options;
@@ -30,7 +34,7 @@ mod webhook;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 #[cfg(panic = "abort")]
 compile_error!("a panic in a request must not end the process: build with panic = \"unwind\"");
@@ -58,7 +62,7 @@ enum Command {
     /// Run two replicas: both keep their caches warm, the one that holds the lease writes.
     #[command(args_override_self = true)]
     Controller(Box<controller::ControllerArgs>),
-    /// Answer the API server's admission requests: gate new pods, guard the gate, validate quotas
+    /// Answer the API server's admission requests: gate new pods, validate quotas, make room for migrations
     #[command(args_override_self = true)]
     Webhook(Box<webhook::WebhookArgs>),
     /// Make and keep controller, webhook, certificates and what gates pods
@@ -82,6 +86,8 @@ enum Command {
     /// Exit code: 0: all was printed; 2: an option is wrong, or standard output cannot be written.
     #[command(args_override_self = true)]
     Render(Box<render::RenderArgs>),
+    /// Help to write evaluators, which say what a pod takes
+    Evaluator(evaluator::EvaluatorArgs),
     /// Let pods go without room in their quotas, for a time
     ///
     /// Until the end no pod waits for quota in the namespaces: those that wait go in order, and updates may give pods more.
@@ -110,25 +116,75 @@ enum Command {
     ///
     /// Exit code: 0: done; 1: an error; 2: wrong arguments; 3: something is left, and the output says what to do about it.
     Uninstall(Box<uninstall::UninstallArgs>),
+    /// Say why a pod, a VM, a migration or a quota waits
+    ///
+    /// It reads with the rights of the kubeconfig and decides as the controller does, so no process of Sluice has to be
+    /// alive. What only a running controller knows is left out: room that is kept in turn, requests under way.
+    ///
+    /// Exit code: 0: nothing is held; 1: an error; 2: wrong arguments; 3: it is held; 4: not known: there is no such object,
+    /// or a right is missing.
+    Why(Box<cli::why::WhyArgs>),
+    /// List what waits
+    #[command(subcommand)]
+    List(cli::list::ListCommand),
+    /// Show who takes how much of quotas
+    ///
+    /// Exit code: 0: shown; 1: an error; 2: wrong arguments; 4: a right is missing, and it is named.
+    Top(Box<cli::top::TopArgs>),
+    /// Say which VMs of a node can leave it, by their quotas
+    ///
+    /// Exit code: 0: all can; 1: an error; 2: wrong arguments; 3: some cannot; 4: not known.
+    DrainCheck(Box<cli::drain_check::DrainCheckArgs>),
+    /// Check whether an installation works
+    ///
+    /// Exit code: 0: nothing fails; 1: an error; 2: wrong arguments; 3: a check failed; 4: some could not be looked at.
+    Check(Box<cli::check::CheckArgs>),
+    /// Print the script that completes commands in a shell
+    Completion(cli::completion::CompletionArgs),
+    /// Print the manual page, or write one for each command
+    Man(cli::completion::ManArgs),
+}
+
+impl Command {
+    const fn is_server(&self) -> bool {
+        matches!(self, Self::Controller(_) | Self::Webhook(_) | Self::Operator(_))
+    }
+}
+
+/// As `kubectl-sluice` it is a plug-in of kubectl.
+fn parse() -> Cli {
+    let command = match cli::completion::program_name().as_str() {
+        "kubectl-sluice" => Cli::command().bin_name("kubectl sluice"),
+        _ => Cli::command(),
+    };
+    Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    let cli = Cli::parse();
-    cli.logging.init()?;
+    let asked = parse();
+    asked.logging.init(asked.command.is_server())?;
     sluice_runtime::panics::end_process_on_panic();
     sluice_runtime::client::install_crypto_provider();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        match cli.command {
+        match asked.command {
             Command::Controller(args) => controller::run(*args).await?,
             Command::Webhook(args) => webhook::run(*args).await?,
             Command::Operator(args) => operator::run(*args).await?,
             Command::MtqLeftovers(args) => return mtq_leftovers::run(args).await,
             Command::Crds => crds::print()?,
             Command::Render(args) => return Ok(render::run(&args)),
+            Command::Evaluator(args) => return evaluator::run(args).await,
             Command::Pause(args) => return pause::run(args).await,
             Command::Resume(args) => return pause::resume(args).await,
             Command::Uninstall(args) => return uninstall::run(*args).await,
+            Command::Why(args) => return cli::why::run(*args).await,
+            Command::List(command) => return cli::list::run(command).await,
+            Command::Top(args) => return cli::top::run(*args).await,
+            Command::DrainCheck(args) => return cli::drain_check::run(*args).await,
+            Command::Check(args) => return cli::check::run(*args).await,
+            Command::Completion(args) => cli::completion::run::<Cli>(&args)?,
+            Command::Man(args) => cli::completion::man::<Cli>(&args)?,
         }
         Ok(ExitCode::SUCCESS)
     })

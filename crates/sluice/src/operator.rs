@@ -12,16 +12,18 @@ use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_manifests::{InstallOptions, NamespaceUse, WebhookClient};
+use sluice_operator::admission_config::{self, AdmissionMetrics};
 use sluice_operator::certificates::{self, CertificateSettings, Secrets};
 use sluice_operator::installation::{self, Asked, InstallationSettings, Told, follow_asked};
 use sluice_operator::presence::{Presence, Removal};
-use sluice_operator::{AdmissionTroubles, admission_config};
+use sluice_operator::{AdmissionTroubles, keep_account};
+use sluice_runtime::about::About;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::events::recorder;
 use sluice_runtime::health::Admin;
 use sluice_runtime::lease::{Election, Leadership, LeaseOptions, WriteToken};
 use sluice_runtime::shutdown::{Tasks, on_signal};
-use sluice_runtime::tls::{CertStore, TlsProfile};
+use sluice_runtime::tls::{CertStore, TlsProfile, Validity};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -99,8 +101,20 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
 
     let mut tasks = Tasks::new();
     let (certs, profile) = (Arc::new(CertStore::empty()), Arc::new(TlsProfile::default()));
+    let secrets = Secrets::new(wanted.naming.parts(), wanted.cert_manager.is_some());
+    let (events, writer) = recorder(client.clone(), names::OPERATOR, &identity);
+    let contests = AdmissionMetrics::default();
+    let mut registry = Registry::default();
+    contests.register(&mut registry);
+    events.counts().register(registry.sub_registry_with_prefix("sluice"));
+    let (serving, authority) = (Arc::clone(&certs), secrets.clone());
+    let about = About::new("operator", env!("CARGO_PKG_VERSION"))
+        .leading(token.clone())
+        .certificate("serving", move || serving.validity())
+        .certificate("authority", move || Validity::of_pem(authority.authority()?.as_bytes()));
+    registry.register_collector(Box::new(about));
     let seen_by = (Arc::clone(&certs), Arc::clone(&profile), client.clone());
-    args.metrics.serve(&mut tasks, Admin::default(), Registry::default(), seen_by, &cancel)?;
+    args.metrics.serve(&mut tasks, Admin::default(), registry, seen_by, &cancel)?;
     let (asking, asked) = watch::channel(None);
     let following = follow_asked(client.clone(), asking, cancel.clone());
     tasks.spawn("what AAQ and MTQ ask of this process", end_with(following));
@@ -108,7 +122,6 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let changed = args.options.clone();
     let ending = cancel.clone();
     tasks.spawn("options", end_with(async move { changed.until_changed(files, ending).await }));
-    let secrets = Secrets::new(wanted.naming.parts(), wanted.cert_manager.is_some());
     let watching = secrets.clone().observe(client.clone(), args.namespace.clone(), cancel.clone());
     tasks.spawn("secrets", watching);
     let loading = secrets.clone().load_serving(move |secret| certs.load_secret(secret), cancel.clone());
@@ -125,7 +138,8 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
         client.clone(),
         secrets,
         InstallOptions { gating: gating_at(&version, wanted.gating), ..wanted.clone() },
-        (is_present.clone(), troubles),
+        (is_present.clone(), removed.clone()),
+        (troubles, contests),
         may_write(&token),
         cancel.clone(),
     );
@@ -136,7 +150,6 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
         cancel.clone(),
     );
     tasks.spawn("removal", once_leading(leadership.clone(), cancel.clone(), removing));
-    let (events, writer) = recorder(client.clone(), names::OPERATOR, &identity);
     tasks.spawn("events", end_with(writer.run(cancel.clone())));
     let may_downgrade = args.allow_downgrade || wanted.allow_downgrade;
     // What the operands are told is what is wanted: they ask API servers themselves.
@@ -150,7 +163,7 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the loops that keep certificates and tell of their authorities.
+/// Starts the loops that keep certificates, tell of their authorities, and keep the account that others look for.
 fn keep_certificates(
     tasks: &mut Tasks,
     (args, wanted): (&OperatorArgs, &InstallOptions),
@@ -165,6 +178,8 @@ fn keep_certificates(
     let (at, known, may) = (client.clone(), secrets.clone(), may_write(token));
     let bundle = certificates::keep_bundle(at, known, settings.clone(), may, cancel.clone());
     tasks.spawn("authorities", once_leading(leadership.clone(), cancel.clone(), bundle));
+    let account = keep_account(client.clone(), wanted.clone(), may_write(token), cancel.clone());
+    tasks.spawn("account", once_leading(leadership.clone(), cancel.clone(), account));
     let (at, known, may) = (client.clone(), secrets.clone(), may_write(token));
     let certificates = certificates::run(at, known, settings, asked, may, cancel.clone());
     tasks.spawn("certificates", once_leading(leadership.clone(), cancel.clone(), certificates));

@@ -2,6 +2,7 @@
 
 mod apply;
 mod finalizers;
+mod goes_on;
 mod home;
 mod observe;
 mod release;
@@ -22,8 +23,9 @@ use sluice_runtime::client::{ClientOptions, connect};
 use sluice_runtime::clock::ServerClock;
 
 use crate::output::Output;
-use crate::progress::to_stderr;
+use crate::progress::{Say, to_stderr};
 pub(crate) use apply::Removal;
+pub(crate) use goes_on::GoesOn;
 pub(crate) use observe::observe_made;
 pub(crate) use report::Report;
 
@@ -163,13 +165,19 @@ async fn remove(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut steps = plan(&seen, wish);
-    let mut removal = Removal::new(client.clone(), as_quota_controller, seen.namespace.clone(), to_stderr);
+    let (namespace, with) = (seen.namespace.clone(), (to_stderr as Say, &(|| true) as GoesOn<'_>));
+    let mut removal = Removal::new(client.clone(), as_quota_controller, namespace, with);
+    let mut is_held_up = false;
     for _ in 0..ROUNDS {
         if steps.is_empty() {
             break;
         }
+        is_held_up = false;
         for step in &steps {
-            removal.carry_out(step, report).await?;
+            is_held_up = removal.carry_out(step, report).await?.is_some();
+            if is_held_up {
+                break;
+            }
         }
         seen = observe::observe(&client, &seen.namespace, wish).await?;
         let next = plan(&seen, wish);
@@ -180,9 +188,13 @@ async fn remove(
             break;
         }
     }
-    report.unfinished(&steps);
+    // What is held up is told of with the reason, and is not made again by anybody.
+    if !is_held_up {
+        report.unfinished(&steps);
+    }
     if seen.processes > 0 {
-        report.running(observe::processes(&client, &seen.namespace).await?);
+        let running = observe::processes(&client, &seen.namespace).await?;
+        report.running(running.into_iter().map(|process| process.name).collect());
     }
     report.end(&seen, wish);
     if steps.is_empty() {

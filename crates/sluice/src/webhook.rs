@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 use sluice_api::names;
 use sluice_engine::ChargeRules;
 use sluice_headroom::{Headroom, ObservedLocks, Outcome, granted};
+use sluice_runtime::about::About;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::events::recorder;
 use sluice_runtime::health::{Admin, Checks};
@@ -175,6 +176,9 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let loaded = Arc::clone(&certs);
     ready.add("certificate", move || loaded.check());
 
+    let serving = Arc::clone(&certs);
+    let about = About::new("webhook", env!("CARGO_PKG_VERSION"));
+    registry.register_collector(Box::new(about.certificate("serving", move || serving.validity())));
     let admin = Admin { ready, ..Admin::default() };
     args.metrics.serve(&mut tasks, admin, registry, (certs, profile, client), &cancel)?;
     tasks.supervise(cancel, GRACE).await?;

@@ -68,6 +68,24 @@ fn there_is_one_aaq(#[case] aaq: AaqPresence, #[case] allowed: bool, #[case] cod
     assert!(judged("DELETE", aaq, &Value::Null, &object).allowed);
 }
 
+#[test]
+fn that_of_the_operator_stays_its_own_beside_another() {
+    let own = |spec: Value| {
+        let mut object = aaq(spec);
+        object["metadata"]["labels"] = json!({"quota.sluice.dev/made-by": "operator"});
+        object
+    };
+    let (empty, edited) = (own(json!({})), own(json!({"priorityClass": "high"})));
+    let refused = judged("UPDATE", PRESENT, &edited, &empty);
+    assert_eq!((refused.allowed, &*refused.message), (false, "only a single AAQ CR instance is allowed"));
+    for alone in [OF_OPERATOR, AaqPresence::Unknown] {
+        assert!(judged("UPDATE", alone, &edited, &empty).allowed, "{alone:?}: it becomes the user's");
+    }
+    for (new, old) in [(&edited, &edited), (&empty, &edited), (&empty, &empty)] {
+        assert!(judged("UPDATE", PRESENT, new, old).allowed, "{new}");
+    }
+}
+
 #[rstest]
 #[case::absent(json!(null))]
 #[case::empty_value(json!({"matchLabels": {"team": ""}}))]

@@ -42,6 +42,8 @@ pub struct Setup {
     pub webhook_alone: bool,
     /// A file of options for the operator and for what is applied.
     pub options: Option<String>,
+    /// Namespace of all of it; `None`: the default.
+    pub namespace: Option<&'static str>,
 }
 
 impl Setup {
@@ -58,10 +60,13 @@ impl Setup {
 pub struct Installation<'b> {
     bed: &'b Bed,
     setup: Setup,
+    options: InstallOptions,
     webhook_port: u16,
     started: AtomicU32,
     scraper: Scraper,
     operator: Option<Program>,
+    /// Where the operator has its probes.
+    operator_admin: String,
 }
 
 impl<'b> Installation<'b> {
@@ -73,6 +78,7 @@ impl<'b> Installation<'b> {
     pub async fn apply(bed: &'b Bed, setup: Setup) -> anyhow::Result<Self> {
         let webhook_port = free_port()?;
         let options = InstallOptions {
+            namespace: setup.namespace.unwrap_or(names::INSTALL_NAMESPACE).to_owned(),
             webhook_client: WebhookClient::Url(format!(
                 "https://{}",
                 SocketAddr::new(bed.loopback(), webhook_port)
@@ -93,13 +99,21 @@ impl<'b> Installation<'b> {
             let objects = admission_objects(&options).into_iter().filter(|object| !is_about_pods(object));
             bed.apply_objects(operands.chain(objects)).await?;
         }
-        let scraper = Scraper::on(bed).await?;
+        let scraper = Scraper::on(bed, &options).await?;
         let started = AtomicU32::new(0);
-        let mut installation = Self { bed, setup, webhook_port, started, scraper, operator: None };
+        let operator_admin = String::new();
+        let mut installation =
+            Self { bed, setup, options, webhook_port, started, scraper, operator: None, operator_admin };
         if !installation.setup.without_webhook {
             installation.start_operator().await?;
         }
         Ok(installation)
+    }
+
+    /// What was applied follows these.
+    #[must_use]
+    pub const fn options(&self) -> &InstallOptions {
+        &self.options
     }
 
     /// The process that keeps certificates, webhook configurations and admission policies.
@@ -115,10 +129,10 @@ impl<'b> Installation<'b> {
     /// # Errors
     /// When it does not become ready.
     pub async fn start_operator(&mut self) -> anyhow::Result<()> {
-        let identity = self.bed.service_account(names::INSTALL_NAMESPACE, names::OPERATOR).await?;
+        let identity = self.identity(names::OPERATOR).await?;
         let admin = self.free_address()?;
-        let mut args: Vec<OsString> = vec!["operator".into(), "--kubeconfig".into()];
-        args.extend([identity.kubeconfig().into(), "--admin-listen".into(), admin.clone().into()]);
+        let mut args = self.command("operator", identity.kubeconfig());
+        args.extend(["--admin-listen".into(), admin.clone().into()]);
         args.extend(["--webhook-san".into(), self.bed.loopback().to_string().into()]);
         args.extend(["--webhook-url".into(), format!("https://{}", self.webhook_address()).into()]);
         args.extend(self.gating_args());
@@ -136,7 +150,14 @@ impl<'b> Installation<'b> {
         let program = self.bed.program(&self.name("operator"), self.program()?, args, log_settings())?;
         ready(&admin, &program).await?;
         self.operator = Some(program);
+        self.operator_admin = admin;
         Ok(())
+    }
+
+    /// Where the operator has its probes; empty without one.
+    #[must_use]
+    pub fn operator_admin(&self) -> &str {
+        &self.operator_admin
     }
 
     fn gating_args(&self) -> Option<OsString> {
@@ -165,7 +186,7 @@ impl<'b> Installation<'b> {
     /// # Errors
     /// When it does not become ready.
     pub async fn controller(&self) -> anyhow::Result<Controller> {
-        let identity = self.bed.service_account(names::INSTALL_NAMESPACE, names::CONTROLLER).await?;
+        let identity = self.identity(names::CONTROLLER).await?;
         self.controller_with(identity.kubeconfig(), &[]).await
     }
 
@@ -185,7 +206,8 @@ impl<'b> Installation<'b> {
     /// When it cannot be started.
     pub fn spawn_controller(&self, kubeconfig: &Path, args: &[&str]) -> anyhow::Result<Controller> {
         let admin = self.free_address()?;
-        let mut all: Vec<OsString> = vec!["controller".into(), "--kubeconfig".into(), kubeconfig.into()];
+        let mut all = self.command("controller", kubeconfig);
+        all.extend(self.certificate());
         all.extend(["--admin-listen".into(), admin.clone().into()]);
         all.extend(["--growth-listen".into(), self.free_address()?.into()]);
         all.extend(self.gating_args());
@@ -201,7 +223,7 @@ impl<'b> Installation<'b> {
     /// # Errors
     /// When it does not become ready.
     pub async fn webhook(&self) -> anyhow::Result<Webhook> {
-        let identity = self.bed.service_account(names::INSTALL_NAMESPACE, names::WEBHOOK).await?;
+        let identity = self.identity(names::WEBHOOK).await?;
         self.webhook_at(&identity, &[]).await
     }
 
@@ -219,7 +241,8 @@ impl<'b> Installation<'b> {
     /// When it does not become ready.
     pub async fn webhook_with(&self, kubeconfig: &Path, port: u16, args: &[&str]) -> anyhow::Result<Webhook> {
         let admin = self.free_address()?;
-        let mut all: Vec<OsString> = vec!["webhook".into(), "--kubeconfig".into(), kubeconfig.into()];
+        let mut all = self.command("webhook", kubeconfig);
+        all.extend(self.certificate());
         all.extend(["--admin-listen".into(), admin.clone().into()]);
         all.extend(["--listen".into(), self.address(port).into()]);
         all.extend(args.iter().map(Into::into));
@@ -227,6 +250,21 @@ impl<'b> Installation<'b> {
         let program = self.bed.program(&self.name("webhook"), self.program()?, all, log_settings())?;
         ready(&admin, &program).await?;
         Ok(Webhook { program, admin })
+    }
+
+    async fn identity(&self, account: &str) -> anyhow::Result<Identity> {
+        self.bed.service_account(&self.options.namespace, account).await
+    }
+
+    fn command(&self, command: &str, kubeconfig: &Path) -> Vec<OsString> {
+        let namespace = format!("--namespace={}", self.options.namespace);
+        vec![command.into(), "--kubeconfig".into(), kubeconfig.into(), namespace.into()]
+    }
+
+    /// The Secret of the serving certificate, where it has another name.
+    fn certificate(&self) -> Option<OsString> {
+        let name = self.options.naming.parts().serving;
+        (name != names::SERVING_SECRET).then(|| format!("--tls-secret={name}").into())
     }
 
     /// Arguments about the metrics of a program with its probes at `admin`. Without a certificate they are `plain`. Each
@@ -248,8 +286,8 @@ impl<'b> Installation<'b> {
     /// # Errors
     /// When the API server does not tell, or there is no such segment yet.
     pub async fn webhook_path(&self, path: &str) -> anyhow::Result<String> {
-        let secrets: kube::Api<Secret> = kube::Api::namespaced(self.bed.admin()?, names::INSTALL_NAMESPACE);
-        let secret = secrets.get(names::SERVING_SECRET).await?;
+        let secrets: kube::Api<Secret> = kube::Api::namespaced(self.bed.admin()?, &self.options.namespace);
+        let secret = secrets.get(self.options.naming.parts().serving).await?;
         let segment = secret.data.as_ref().and_then(|data| data.get(names::SECRET_PATH));
         let segment = segment.context("the Secret holds no path of the webhook")?;
         Ok(format!("/{}{path}", String::from_utf8_lossy(&segment.0)))
@@ -318,12 +356,11 @@ impl<'b> Installation<'b> {
     /// # Errors
     /// When that does not happen.
     pub async fn until_guarded(&self) -> anyhow::Result<()> {
-        let probes: kube::Api<HeadroomProbe> =
-            kube::Api::namespaced(self.bed.admin()?, names::INSTALL_NAMESPACE);
+        let (client, namespace) = (self.bed.admin()?, self.options.namespace.as_str());
+        let probes: kube::Api<HeadroomProbe> = kube::Api::namespaced(client.clone(), namespace);
         let dry = kube::api::PostParams { dry_run: true, ..Default::default() };
         let probe = HeadroomProbe::new(names::PROBE_NAME, HeadroomProbeSpec { mark: 0 });
-        let quotas: kube::Api<ResourceQuota> =
-            kube::Api::namespaced(self.bed.admin()?, names::INSTALL_NAMESPACE);
+        let quotas: kube::Api<ResourceQuota> = kube::Api::namespaced(client, namespace);
         let patch =
             kube::api::Patch::Merge(json!({ "status": { "hard": { MARK: "1" }, "used": { MARK: "1" } } }));
         let dry_patch = kube::api::PatchParams { dry_run: true, ..Default::default() };

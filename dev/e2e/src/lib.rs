@@ -9,6 +9,7 @@ pub mod call;
 pub mod history;
 pub mod installation;
 pub mod intruders;
+pub mod kubelet;
 pub mod metrics;
 pub mod objects;
 pub mod pair;

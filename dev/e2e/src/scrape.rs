@@ -10,6 +10,7 @@ use kube::{Api, Client, Config};
 use parking_lot::Mutex;
 use serde_json::json;
 use sluice_api::names;
+use sluice_manifests::InstallOptions;
 use sluice_testbed::Bed;
 
 use crate::wire::Wire;
@@ -24,17 +25,20 @@ pub(crate) struct Scraper {
     admin: Config,
     /// Of the bed, for programs that serve with a certificate of it.
     ca_pem: String,
+    namespace: String,
+    /// Secret of the installation's own authority.
+    authority: &'static str,
 }
 
 impl Scraper {
-    /// An account that may read them.
-    pub(crate) async fn on(bed: &Bed) -> anyhow::Result<Self> {
-        let subject =
-            json!({ "kind": "ServiceAccount", "name": SCRAPER, "namespace": names::INSTALL_NAMESPACE });
+    /// An account that may read them in the installation with these `options`.
+    pub(crate) async fn on(bed: &Bed, options: &InstallOptions) -> anyhow::Result<Self> {
+        let (namespace, authority) = (options.namespace.clone(), options.naming.parts().authority);
+        let subject = json!({ "kind": "ServiceAccount", "name": SCRAPER, "namespace": namespace });
         bed.apply_objects([
             json!({
                 "apiVersion": "v1", "kind": "ServiceAccount",
-                "metadata": { "name": SCRAPER, "namespace": names::INSTALL_NAMESPACE },
+                "metadata": { "name": SCRAPER, "namespace": namespace },
             }),
             json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -48,16 +52,17 @@ impl Scraper {
             }),
         ])
         .await?;
-        let token = token(&bed.admin()?, names::INSTALL_NAMESPACE, SCRAPER).await?;
-        Ok(Self { token, admin: bed.admin_identity().config(), ca_pem: bed.ca_pem().to_owned() })
+        let token = token(&bed.admin()?, &namespace, SCRAPER).await?;
+        let (admin, ca_pem) = (bed.admin_identity().config(), bed.ca_pem().to_owned());
+        Ok(Self { token, admin, ca_pem, namespace, authority })
     }
 
     async fn read(&self, address: &str) -> anyhow::Result<(u16, String)> {
         let client = Client::try_from(self.admin.clone())?;
-        let secrets: Api<Secret> = Api::namespaced(client, names::INSTALL_NAMESPACE);
+        let secrets: Api<Secret> = Api::namespaced(client, &self.namespace);
         let mut trusted = self.ca_pem.clone().into_bytes();
         // An authority of ours is not there, or no API server to ask for it.
-        if let Ok(Some(secret)) = secrets.get_opt(names::CA_SECRET).await
+        if let Ok(Some(secret)) = secrets.get_opt(self.authority).await
             && let Some(bundle) = secret.data.as_ref().and_then(|data| data.get(names::CA_BUNDLE))
         {
             trusted.extend_from_slice(&bundle.0);

@@ -38,7 +38,9 @@ pub fn files() -> anyhow::Result<Files> {
         ("rancher.yaml", ".Values.rancher", rancher_objects(&base())),
     ];
     for (file, condition, objects) in conditional {
-        files.insert(templates.join(file), when(condition, &substitute(&documents(&objects)?)));
+        // Prometheus has templates too.
+        let text = documents(&objects)?.replace("{{", "{{ \"{{\" }}");
+        files.insert(templates.join(file), when(condition, &substitute(&text)));
     }
     files.insert(templates.join("critical-pods.yaml"), critical_pods()?);
     for crd in crds() {

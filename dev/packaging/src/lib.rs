@@ -1,7 +1,8 @@
-//! The files in `deploy/`, all of them from the objects of [`sluice_manifests`]: manifests, kustomize bases and components,
-//! and the Helm chart. `cargo xtask gen` writes them; data in, data out.
+//! The files in `deploy/`: manifests, kustomize bases and components, and the Helm chart, from the objects of
+//! [`sluice_manifests`], and dashboards. `cargo xtask gen` writes them; data in, data out.
 
 pub mod chart;
+mod dashboards;
 mod kustomize;
 mod yaml;
 
@@ -37,6 +38,7 @@ pub fn files() -> anyhow::Result<Files> {
         );
     }
     files.extend(kustomize::files()?);
+    files.extend(dashboards::files()?);
     let chart = chart::files()?.into_iter();
     files.extend(chart.map(|(path, text)| (PathBuf::from("helm/sluice").join(path), text)));
     Ok(files)

@@ -94,6 +94,18 @@ pub fn packaging() -> anyhow::Result<PathBuf> {
     Artifact { name: "packaging".into(), version, module, modfile, package: ".", ldflags }.ensure()
 }
 
+/// Path of the program that plays a sidecar evaluator of application-aware-quota.
+///
+/// # Errors
+/// When Go is missing or too old or the build fails.
+pub fn evaluator() -> anyhow::Result<PathBuf> {
+    let module = modules().join("evaluators");
+    let modfile = module.join("go.mod");
+    let version = required_version(&modfile, "google.golang.org/grpc")?;
+    let ldflags = "-s -w".to_owned();
+    Artifact { name: "evaluator".into(), version, module, modfile, package: ".", ldflags }.ensure()
+}
+
 /// Path of the KubeVirt program: virt-controller, and the definitions of its kinds.
 ///
 /// # Errors

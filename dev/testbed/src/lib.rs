@@ -4,11 +4,12 @@
 //! KWOK in a directory of their own, on free loopback ports, with their own CA. Everything is
 //! gone when it is dropped or when the process that holds it ends, however it ends.
 //!
-//! The programs are built from the Go modules in `testbed/` on first use and cached.
+//! The programs are built from the Go modules in `testbed/` on first use and cached; Prometheus is Debian's.
 
 pub mod artifacts;
 pub mod audit;
 mod bed;
+pub mod debian;
 mod kubeconfig;
 pub mod kubevirt;
 mod pki;

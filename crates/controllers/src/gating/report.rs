@@ -95,6 +95,12 @@ impl Findings {
                      sluice-gated is not in force"
                         .to_owned(),
                 ),
+                (_, LastWord::Webhook) => (
+                    "GuardMissing",
+                    "no admission policy is in force, so nobody keeps users from taking gates off pods and from forging \
+                     stamps: run the API server with the admission plugin ValidatingAdmissionPolicy"
+                        .to_owned(),
+                ),
                 _ => return None,
             };
             Some(Alarm { reason, server: Arc::clone(server), note: format!("API server {server}: {note}") })
@@ -154,6 +160,7 @@ mod tests {
         one: gated by policy, the last word has nothing
           LastWordMissing: API server one: pods from which another admission plugin takes the gate would be let in: the admission policy sluice-gated is not in force
         one: gated by policy, the last word has webhook
+          GuardMissing: API server one: no admission policy is in force, so nobody keeps users from taking gates off pods and from forging stamps: run the API server with the admission plugin ValidatingAdmissionPolicy
         ");
     }
 

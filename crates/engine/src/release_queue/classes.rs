@@ -1,11 +1,13 @@
 //! Keeping the classes of waiting pods and the entries' lists of them in step.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ReleaseQueue;
 use super::equivalence_class::{EquivalenceClass, Front};
 use super::quota_set::QuotaSet;
 use super::wait_order::{ClassId, QuotaId};
+use super::waiting::Census;
 use crate::charge::Charge;
 
 impl ReleaseQueue {
@@ -147,8 +149,10 @@ impl ReleaseQueue {
                     _ => drop(lists.never_fits.insert(*id)),
                 }
             }
-            let held: usize = classes().map(|(_, class)| class.pods().len()).sum();
-            if !entry.lists_the_same(&lists) || held != entry.held {
+            let waiting: BTreeSet<_> = classes()
+                .flat_map(|(_, class)| class.ranked().map(|(_, key, pod)| (key.created, pod)))
+                .collect();
+            if !entry.lists_the_same(&lists) || waiting != entry.waiting {
                 return Err(format!("comparing the queue of {quota:?} with its classes: they differ"));
             }
             if !entry.is_in_order() {
@@ -167,6 +171,11 @@ impl ReleaseQueue {
             {
                 return Err(format!("comparing {id:?} with what is known of it: they differ"));
             }
+        }
+        let mut census = Census::default();
+        self.classes.values().for_each(|class| census.add(class.wait_reason(), class.pods().len()));
+        if census != self.census {
+            return Err("counting the pods that wait, by reason: the sums differ".to_owned());
         }
         if self.class_ids.len() != self.classes.len() {
             return Err("counting the classes: some are only known by name".to_owned());

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use super::near::NearPods;
 use super::quota_set::QuotaSet;
 use super::wait_order::{Age, Deadline, PodId, QuotaId, Rank, WaitKey};
+use super::waiting::WaitReason;
 use crate::charge::Charge;
 use crate::ledger::Excess;
 
-/// Why pods of a class are held.
+/// What one quota has against a class of pods that are held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// The first quota, in the order of ids, that has no room.
+    /// The quota that has no room.
     pub quota: QuotaId,
     /// What it has too little of.
     pub excess: Vec<Excess>,
@@ -21,6 +22,18 @@ pub struct Reason {
 }
 
 impl Reason {
+    /// As one of few kinds.
+    #[must_use]
+    pub fn kind(&self) -> WaitReason {
+        if self.behind.is_some() {
+            WaitReason::RoomKept
+        } else if self.excess.iter().any(Excess::never_fits) {
+            WaitReason::NeverFits
+        } else {
+            WaitReason::Full
+        }
+    }
+
     /// Whether a person would be told the same: the amounts in use change all the time and do not matter.
     #[must_use]
     pub fn says_the_same(&self, other: &Self) -> bool {
@@ -51,7 +64,8 @@ pub struct EquivalenceClass {
     had_turn_ms: u64,
     /// How often that was, since one of its pods went when room was kept for it.
     pub(super) in_vain: u32,
-    pub(super) reason: Option<Reason>,
+    /// What its quotas had against it when it was looked at last; empty before.
+    pub(super) reasons: Vec<Reason>,
     /// Whether the charge fits an empty quota. If not, the class neither is looked at when room becomes free
     /// nor does it reserve any.
     pub(super) fits_when_empty: bool,
@@ -70,7 +84,7 @@ impl EquivalenceClass {
     pub(super) fn new(charge: Arc<Charge>, quotas: Arc<QuotaSet>, fits_when_empty: bool) -> Self {
         let (pods, ages, near) = (BTreeMap::new(), BTreeSet::new(), NearPods::default());
         let (had_turn_ms, in_vain) = (0, 0);
-        Self { charge, quotas, pods, ages, near, had_turn_ms, in_vain, reason: None, fits_when_empty }
+        Self { charge, quotas, pods, ages, near, had_turn_ms, in_vain, reasons: Vec::new(), fits_when_empty }
     }
 
     /// What each pod of the class takes.
@@ -90,10 +104,35 @@ impl EquivalenceClass {
         self.pods.values().map(|(pod, _)| *pod)
     }
 
-    /// Why they are held, once it was looked at.
+    /// Why they are held, once it was looked at: the first of its quotas, in the order of ids, that has no room.
     #[must_use]
     pub fn reason(&self) -> Option<&Reason> {
-        self.reason.as_ref()
+        self.reasons.first()
+    }
+
+    /// The pods in the order of [`WaitKey`], each with its place: by the deadline that is near first, then by its key.
+    pub fn ranked(&self) -> impl Iterator<Item = (Deadline, &WaitKey, PodId)> {
+        self.pods.iter().map(|(key, (pod, _))| (self.near.of(key).unwrap_or(Deadline::NONE), key, *pod))
+    }
+
+    /// Whether its charge fits its quotas when they are empty.
+    #[must_use]
+    pub const fn could_fit(&self) -> bool {
+        self.fits_when_empty
+    }
+
+    /// Whether people were told these reasons when it was looked at last.
+    pub(super) fn was_told(&self, reasons: &[Reason]) -> bool {
+        self.reasons.len() == reasons.len()
+            && self.reasons.iter().zip(reasons).all(|(old, new)| old.says_the_same(new))
+    }
+
+    /// The same as one of few kinds.
+    pub(super) fn wait_reason(&self) -> WaitReason {
+        let mut kinds = self.reasons.iter().map(Reason::kind);
+        let first = kinds.next().unwrap_or(WaitReason::NotLookedAt);
+        // A quota that can never take it is what its owner has to hear of, wherever that quota stands.
+        if kinds.any(|kind| kind == WaitReason::NeverFits) { WaitReason::NeverFits } else { first }
     }
 
     pub(super) fn add(&mut self, key: WaitKey, pod: PodId, since_ms: u64) {

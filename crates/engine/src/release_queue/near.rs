@@ -35,6 +35,10 @@ impl NearPods {
         self.deadlines.contains_key(key)
     }
 
+    pub(super) fn of(&self, key: &WaitKey) -> Option<Deadline> {
+        self.deadlines.get(key).copied()
+    }
+
     pub(super) fn first(&self) -> Option<&Rank> {
         self.order.first()
     }

@@ -10,7 +10,7 @@ use super::lanes::{Cursor, Head, Lane, Turn};
 use super::long_queue::LongQueue;
 use super::quota_set::ShareId;
 use super::shares::Shares;
-use super::wait_order::ClassId;
+use super::wait_order::{ClassId, PodId};
 use crate::charge::{Amount, Charge};
 use crate::ledger::{Claim, Ledger};
 use crate::resource::Resource;
@@ -27,7 +27,8 @@ pub(super) struct QuotaEntry {
     long: Option<Box<LongQueue>>,
     /// Classes that could not fit even if the quotas were empty.
     pub(super) never_fits: BTreeSet<ClassId>,
-    pub(super) held: usize,
+    /// Those that wait for it, by the second of their creation.
+    pub(super) waiting: BTreeSet<(i64, PodId)>,
     pub(super) kept: Option<Kept>,
     pub(super) account: Account,
     /// What ends makes no room, see [`ReleaseQueue::freeze`](super::ReleaseQueue::freeze).

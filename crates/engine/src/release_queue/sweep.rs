@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::equivalence_class::{EquivalenceClass, Reason};
+use super::equivalence_class::EquivalenceClass;
 use super::lanes::{Cursor, Head, Turn};
 use super::quota_set::{QuotaSet, ShareId};
 use super::wait_order::{ClassId, Patience, QuotaId};
@@ -203,18 +203,20 @@ impl Deciding<'_> {
         if self.queue.class_rests(id) {
             return false;
         }
-        match self.reason_to_hold(id) {
-            None => self.release(id),
-            Some(reason) => {
-                let Some(class) = self.queue.classes.get_mut(&id) else { return false };
-                let told = class.reason.as_ref().is_some_and(|old| old.says_the_same(&reason));
-                class.reason = Some(reason);
-                if !told {
-                    self.made.push(Decision::Held(id));
-                }
-                false
-            }
+        let reasons = self.queue.obstacles(id);
+        if reasons.is_empty() {
+            return self.release(id);
         }
+        let Some(class) = self.queue.classes.get_mut(&id) else { return false };
+        if !class.was_told(&reasons) {
+            self.made.push(Decision::Held(id));
+        }
+        let (before, pods) = (class.wait_reason(), class.pods().len());
+        class.reasons = reasons;
+        let after = class.wait_reason();
+        self.queue.census.remove(before, pods);
+        self.queue.census.add(after, pods);
+        false
     }
 
     fn release(&mut self, id: ClassId) -> bool {
@@ -250,38 +252,7 @@ impl Deciding<'_> {
     /// The classes of its share that room is kept for and that this one goes before: it has their turn.
     fn overtaken(&self, id: ClassId, quotas: &QuotaSet) -> SmallVec<[ClassId; 4]> {
         let Some(class) = self.queue.classes.get(&id) else { return SmallVec::new() };
-        let ahead = quotas.iter().filter_map(|quota| self.ahead(*quota, id));
+        let ahead = quotas.iter().filter_map(|quota| self.queue.ahead(*quota, id));
         ahead.filter(|(_, ahead)| class.hurries_before(ahead)).map(|(id, _)| id).collect()
-    }
-
-    /// Another class that the quota keeps room for.
-    fn ahead(&self, quota: QuotaId, id: ClassId) -> Option<(ClassId, &EquivalenceClass)> {
-        let kept = self.queue.entries.get(&quota)?.kept.filter(|kept| kept.class != id)?;
-        Some((kept.class, self.queue.classes.get(&kept.class)?))
-    }
-
-    fn reason_to_hold(&self, id: ClassId) -> Option<Reason> {
-        let class = self.queue.classes.get(&id)?;
-        let (charge, quotas) = (&class.charge, &class.quotas);
-        for quota in quotas.iter() {
-            let Some(entry) = self.queue.entries.get(quota) else { continue };
-            let excess = entry.ledger().excess(charge, None);
-            if !excess.is_empty() {
-                return Some(Reason { quota: *quota, excess, behind: None });
-            }
-        }
-        for quota in quotas.iter() {
-            let Some((_, ahead)) = self.ahead(*quota, id) else { continue };
-            if class.hurries_before(ahead) {
-                continue;
-            }
-            let Some(entry) = self.queue.entries.get(quota) else { continue };
-            let excess = entry.ledger().excess(charge, Some(&ahead.charge));
-            if !excess.is_empty() {
-                let behind = ahead.eldest().and_then(|(_, key)| ahead.pod(&key));
-                return Some(Reason { quota: *quota, excess, behind });
-            }
-        }
-        None
     }
 }

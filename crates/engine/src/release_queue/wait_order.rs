@@ -35,7 +35,7 @@ pub struct Deadline(pub i64);
 
 impl Deadline {
     /// Of a pod that no deadline is near of.
-    pub(super) const NONE: Self = Self(i64::MAX);
+    pub const NONE: Self = Self(i64::MAX);
 
     /// From so many seconds before it on it is near.
     pub const NEAR_S: i64 = 300;

@@ -7,7 +7,7 @@ use sluice_engine::{
     Charge, Claim, ClassId, Deadline, Decision, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource, WaitKey,
 };
 
-use crate::{ALL, PATIENT, charge, key, ledger, quotas, released, share_of, since, units};
+use crate::{ALL, NOBODY, PATIENT, charge, key, ledger, quotas, released, share_of, since, units};
 
 /// A quota of 10 CPU, of which running pods use so much.
 fn used(cpu: i128) -> (ReleaseQueue, Arc<QuotaSet>) {
@@ -48,10 +48,10 @@ fn the_pod_with_the_nearest_deadline_goes_first_although_it_is_younger_and_of_lo
     waits(&mut queue, (1, 9, 1), 4, &quotas);
     let second = waits(&mut queue, (2, 5, 2), 4, &quotas);
     let third = waits(&mut queue, (3, 0, 3), 5, &quotas);
-    assert_eq!(released(queue.decide(PATIENT, ALL)), []);
+    assert_eq!(released(queue.decide(PATIENT, ALL)), NOBODY);
     queue.hasten(second.0, &second.1, Some(Deadline(700)));
     queue.hasten(third.0, &third.1, Some(Deadline(600)));
-    assert_eq!(released(queue.decide(PATIENT, ALL)), []);
+    assert_eq!(released(queue.decide(PATIENT, ALL)), NOBODY);
     queue.end(Claim::Counted, &quotas, &charge(5, 0));
     assert_eq!(released(queue.decide(PATIENT, ALL)), [3]);
     queue.end(Claim::Counted, &quotas, &charge(4, 0));
@@ -77,14 +77,14 @@ fn room_that_is_kept_for_a_pod_that_has_waited_long_goes_to_it() {
         let young = waits(&mut queue, (2, 0, 90), 6, &quotas);
         waits(&mut queue, (3, 9, 95), 6, &quotas);
         queue.end(Claim::Counted, &quotas, &charge(6, 0));
-        assert_eq!(released(queue.decide(since(50), ALL)), [], "6 are free, and kept");
+        assert_eq!(released(queue.decide(since(50), ALL)), NOBODY, "6 are free, and kept");
         queue.hasten(young.0, &young.1, Some(Deadline(600)));
         queue.hasten(young.0, &young.1, None);
-        assert_eq!(released(queue.decide(since(50), ALL)), [], "no deadline is near any more");
+        assert_eq!(released(queue.decide(since(50), ALL)), NOBODY, "no deadline is near any more");
         queue.hasten(young.0, &young.1, Some(Deadline(600)));
         assert_eq!(released(queue.decide(since(50), ALL)), [2]);
         queue.end(Claim::Assumed, &quotas, &charge(6, 0));
-        assert_eq!(released(queue.decide(since(50), ALL)), [], "and is kept again");
+        assert_eq!(released(queue.decide(since(50), ALL)), NOBODY, "and is kept again");
         if let Err(wrong) = queue.audit_queue() {
             panic!("{wrong}");
         }
@@ -112,7 +112,7 @@ fn a_share_that_takes_less_or_has_waited_longer_is_not_overtaken() {
         waits(&mut queue, (2, 9, 2), 1, &of(HASTY));
         let near = waits(&mut queue, (3, 0, 3), 1, &of(HASTY));
         queue.hasten(near.0, &near.1, Some(Deadline(1)));
-        assert_eq!(released(queue.decide(patience, ALL)), []);
+        assert_eq!(released(queue.decide(patience, ALL)), NOBODY);
         queue.end(Claim::Counted, &of(HASTY), &charge(1, 0));
         assert_eq!(released(queue.decide(patience, ALL)), [1]);
         queue.end(Claim::Counted, &of(HASTY), &charge(1, 0));

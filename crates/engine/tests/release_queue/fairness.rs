@@ -8,7 +8,7 @@ use sluice_engine::{
     Charge, Claim, Deadline, Decision, Patience, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource,
 };
 
-use crate::{ALL, PATIENT, charge, key, ledger, released, share_of, units};
+use crate::{ALL, NOBODY, PATIENT, charge, key, ledger, released, share_of, units};
 
 /// The shared quota; a share's own quota has the share's number.
 const SHARED: u32 = 0;
@@ -56,7 +56,7 @@ fn the_share_that_takes_least_goes_first_whatever_priority_the_others_claim() {
     }
     waits(&mut queue, 1, NEIGHBOUR, 1, (2, 0));
     waits(&mut queue, 2, NEIGHBOUR, 1, (2, 5));
-    assert_eq!(released(queue.decide(PATIENT, ALL)), []);
+    assert_eq!(released(queue.decide(PATIENT, ALL)), NOBODY);
     ends(&mut queue, FLOOD, 1);
     assert_eq!(released(queue.decide(PATIENT, ALL)), [2], "within a share by priority");
     ends(&mut queue, FLOOD, 3);
@@ -91,7 +91,7 @@ fn a_share_that_begins_to_wait_comes_after_those_that_wait() {
         waits(&mut queue, pod, FLOOD, 1, (1, 0));
     }
     waits(&mut queue, 10, NEIGHBOUR, 1, (2, 0));
-    assert_eq!(released(queue.decide(PATIENT, ALL)), []);
+    assert_eq!(released(queue.decide(PATIENT, ALL)), NOBODY);
     ends(&mut queue, 3, 1);
     assert_eq!(released(queue.decide(PATIENT, ALL)), [20]);
     for (next, expected) in [(11, 10), (12, 21), (13, 11)] {
@@ -111,7 +111,7 @@ fn the_dominant_resource_decides() {
     queue.apply(Claim::Counted, &share_of(3, [SHARED]), &charge(5, 0));
     queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(of(1)), share_of(NEIGHBOUR, [SHARED]));
     waits(&mut queue, 2, FLOOD, 1, (2, 0));
-    assert_eq!(released(queue.decide(PATIENT, ALL)), []);
+    assert_eq!(released(queue.decide(PATIENT, ALL)), NOBODY);
     queue.end(Claim::Counted, &share_of(3, [SHARED]), &charge(1, 0));
     assert_eq!(released(queue.decide(PATIENT, ALL)), [2], "4 of 10 CPU is less than 50 of 100 memory");
 }
@@ -123,7 +123,7 @@ fn after_other_limits_shares_are_compared_by_those() {
     queue.apply(Claim::Counted, &share_of(3, [SHARED]), &charge(5, 0));
     waits(&mut queue, 1, NEIGHBOUR, 1, (1, 0));
     waits(&mut queue, 2, FLOOD, 1, (2, 0));
-    assert_eq!(released(queue.decide(PATIENT, ALL)), []);
+    assert_eq!(released(queue.decide(PATIENT, ALL)), NOBODY);
     let hard = [(Resource::Cpu, units(11)), (Resource::Memory, units(1_000))];
     assert!(queue.replace_hard(QuotaId(SHARED), hard));
     assert_eq!(released(queue.decide(PATIENT, ALL)), [1], "50 of 1,000 memory is less than 4 of 11 CPU");
@@ -169,7 +169,7 @@ fn a_long_queue_of_old_pods_does_not_keep_a_neighbour_waiting() {
         waits(&mut queue, pod, FLOOD, 1, (0, 1_000));
     }
     let at = |now_ms| Patience { now_ms, limit_ms: 60 };
-    assert_eq!(released(queue.decide(at(90), ALL)), []);
+    assert_eq!(released(queue.decide(at(90), ALL)), NOBODY);
     for (pod, cpu) in [(1, 1), (2, 1), (3, 1)] {
         waits(&mut queue, pod, NEIGHBOUR, cpu, (90, 0));
     }

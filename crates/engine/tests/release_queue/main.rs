@@ -61,6 +61,9 @@ fn share_of(share: u32, quotas: impl IntoIterator<Item = u32>) -> Arc<QuotaSet> 
     Arc::new(QuotaSet::new(ShareId(share), quotas.into_iter().map(QuotaId)))
 }
 
+/// What [`released`] gives if nobody is released.
+const NOBODY: [u32; 0] = [];
+
 fn released(decisions: Vec<Decision>) -> Vec<u32> {
     let pods = decisions.into_iter().filter_map(|decision| match decision {
         Decision::Release { pod, .. } => Some(pod.0),

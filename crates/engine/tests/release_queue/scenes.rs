@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sluice_engine::{
     Amount, Charge, Claim, Decision, Ledger, Patience, PodId, QuotaId, QuotaSet, ReleaseQueue, Resource,
-    ShareId,
+    ShareId, WaitReason,
 };
 
-use crate::{ALL, IMPATIENT, PATIENT, charge, key, ledger, quotas, released, share_of, since, units};
+use crate::{ALL, IMPATIENT, NOBODY, PATIENT, charge, key, ledger, quotas, released, share_of, since, units};
 
 /// A quota of 10 CPU, of which running pods use so much.
 fn used(cpu: i128) -> (ReleaseQueue, Arc<QuotaSet>) {
@@ -22,9 +22,9 @@ fn room_that_becomes_free_is_kept_for_the_pod_that_has_waited_long() {
     let (mut queue, quotas) = used(8);
     queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(6, 0)), Arc::clone(&quotas));
     queue.wait(PodId(2), key(2, 0, 2), 2, Arc::new(charge(1, 0)), Arc::clone(&quotas));
-    assert_eq!(released(queue.decide(IMPATIENT, ALL)), [], "2 are free, and kept for the first");
+    assert_eq!(released(queue.decide(IMPATIENT, ALL)), NOBODY, "2 are free, and kept for the first");
     queue.end(Claim::Counted, &quotas, &charge(3, 0));
-    assert_eq!(released(queue.decide(IMPATIENT, ALL)), [], "5 are free, and kept");
+    assert_eq!(released(queue.decide(IMPATIENT, ALL)), NOBODY, "5 are free, and kept");
     queue.end(Claim::Counted, &quotas, &charge(2, 0));
     assert_eq!(released(queue.decide(IMPATIENT, ALL)), [1, 2], "7 are free: enough for both");
 }
@@ -55,7 +55,7 @@ fn among_equals_too_room_is_kept_for_the_pod_that_has_waited_long() {
     let same = Arc::new(charge(5, 0));
     queue.wait(PodId(1), key(1, 0, 1), 1, Arc::clone(&same), Arc::clone(&quotas));
     queue.wait(PodId(2), key(2, 9, 2), 2, Arc::clone(&same), Arc::clone(&quotas));
-    assert_eq!(released(queue.decide(since(1), ALL)), []);
+    assert_eq!(released(queue.decide(since(1), ALL)), NOBODY);
     queue.end(Claim::Counted, &quotas, &charge(5, 0));
     assert_eq!(released(queue.decide(since(1), ALL)), [1]);
 }
@@ -76,7 +76,7 @@ fn a_shared_quota_keeps_room_for_pods_only_that_their_own_let_in() {
     queue.end(Claim::Assumed, &shared, &charge(1, 0));
     queue.wait(PodId(3), key(3, 9, 3), 3, Arc::new(charge(1, 0)), Arc::clone(&shared));
     queue.wait(PodId(4), key(4, 9, 4), 4, Arc::new(charge(1, 0)), Arc::clone(&own));
-    assert_eq!(released(queue.decide(IMPATIENT, ALL)), [], "now both keep room for it");
+    assert_eq!(released(queue.decide(IMPATIENT, ALL)), NOBODY, "now both keep room for it");
     queue.end(Claim::Counted, &shared, &charge(1, 0));
     assert_eq!(released(queue.decide(IMPATIENT, ALL)), [1]);
 }
@@ -88,12 +88,12 @@ fn a_turn_in_which_nothing_is_freed_is_over_and_the_next_one_begins() {
     let at = |now_ms| Patience { now_ms, limit_ms: 100 };
     queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(10, 0)), Arc::clone(&quotas));
     let second = queue.wait(PodId(2), key(2, 0, 2), 2, Arc::new(charge(9, 0)), Arc::clone(&quotas));
-    assert_eq!(released(queue.decide(at(200), ALL)), []);
+    assert_eq!(released(queue.decide(at(200), ALL)), NOBODY);
     queue.wait(PodId(3), key(3, 9, 3), 200, Arc::new(charge(1, 0)), Arc::clone(&quotas));
     let behind = |queue: &mut ReleaseQueue, now_ms| {
-        assert_eq!(released(queue.decide(at(now_ms), ALL)), []);
+        assert_eq!(released(queue.decide(at(now_ms), ALL)), NOBODY);
         let class = queue.wait(PodId(4), key(4, 9, 4), 200, Arc::new(charge(2, 0)), Arc::clone(&quotas));
-        assert_eq!(released(queue.decide(at(now_ms), ALL)), []);
+        assert_eq!(released(queue.decide(at(now_ms), ALL)), NOBODY);
         let behind = queue.class(class).and_then(|class| class.reason()?.behind);
         assert!(queue.leave(class, &key(4, 9, 4)));
         behind
@@ -117,9 +117,9 @@ fn growth_is_refused_only_in_the_beginning_of_a_turn() {
     let (mut queue, quotas) = used(7);
     let at = |now_ms| Patience { now_ms, limit_ms: 100 };
     queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(6, 0)), Arc::clone(&quotas));
-    assert_eq!(released(queue.decide(at(200), ALL)), []);
+    assert_eq!(released(queue.decide(at(200), ALL)), NOBODY);
     queue.end(Claim::Counted, &quotas, &charge(1, 0));
-    assert_eq!(released(queue.decide(at(301), ALL)), [], "its turn goes on");
+    assert_eq!(released(queue.decide(at(301), ALL)), NOBODY, "its turn goes on");
     let more = [(QuotaId(0), charge(1, 0))];
     let behind = queue.can_grow(&more, at(300)).map_err(|reason| reason.behind);
     assert_eq!(behind, Err(Some(PodId(1))));
@@ -142,7 +142,7 @@ fn a_long_queue_is_worked_off_in_slices_and_delays_no_other() {
         queue.wait(PodId(pod), key(pod, 0, i64::from(pod)), 1, Arc::new(needs), Arc::clone(&long));
     }
     while queue.has_news() {
-        assert_eq!(released(queue.decide(PATIENT, SLICE)), []);
+        assert_eq!(released(queue.decide(PATIENT, SLICE)), NOBODY);
     }
     queue.wait(PodId(9_998), key(9_998, 0, 9_998), 1, Arc::new(charge(40, 40)), Arc::clone(&long));
     assert_eq!(released(queue.decide(PATIENT, SLICE)), [9_998]);
@@ -165,7 +165,7 @@ fn a_queue_in_which_none_can_fit_is_not_searched() {
         queue.wait(PodId(pod), key(pod, 0, i64::from(pod)), 1, charge, Arc::clone(&quotas));
     }
     while queue.has_news() {
-        assert_eq!(released(queue.decide(PATIENT, ALL)), []);
+        assert_eq!(released(queue.decide(PATIENT, ALL)), NOBODY);
     }
     queue.end(Claim::Counted, &quotas, &of(1));
     assert_eq!(released(queue.decide(PATIENT, 4)), [0]);
@@ -225,7 +225,7 @@ fn who_is_let_go_is_charged_beyond_the_limit_and_nobody_else_goes_for_it() {
     let (mut queue, quotas) = used(9);
     let class = queue.wait(PodId(1), key(1, 0, 1), 1, Arc::new(charge(20, 0)), Arc::clone(&quotas));
     queue.wait(PodId(2), key(2, 0, 2), 2, Arc::new(charge(2, 0)), Arc::clone(&quotas));
-    assert_eq!(released(queue.decide(PATIENT, ALL)), []);
+    assert_eq!(released(queue.decide(PATIENT, ALL)), NOBODY);
     queue.pause(QuotaId(0));
     assert_eq!(queue.let_go(class, &key(1, 0, 1)), None, "its sums are incomplete");
     queue.resume(QuotaId(0));
@@ -234,6 +234,44 @@ fn who_is_let_go_is_charged_beyond_the_limit_and_nobody_else_goes_for_it() {
     queue.let_grow(ShareId::default(), &[(QuotaId(0), charge(1, 0))]);
     let used = |queue: &ReleaseQueue| queue.ledger(QuotaId(0)).unwrap().line(&Resource::Cpu).unwrap().used();
     assert_eq!((used(&queue), queue.held(QuotaId(0))), (units(30), 1));
-    assert_eq!(released(queue.decide(PATIENT, ALL)), [], "there is less room than before");
+    assert_eq!(released(queue.decide(PATIENT, ALL)), NOBODY, "there is less room than before");
+    queue.audit_queue().unwrap();
+}
+
+#[test]
+fn who_waits_is_counted_by_reason_and_the_oldest_is_known() {
+    const ALL_REASONS: [WaitReason; 4] =
+        [WaitReason::NotLookedAt, WaitReason::Full, WaitReason::RoomKept, WaitReason::NeverFits];
+    let (mut queue, quotas) = used(8);
+    let counts = |queue: &ReleaseQueue| ALL_REASONS.map(|reason| queue.waiting_for(reason));
+    let wait = |queue: &mut ReleaseQueue, pod, created, cpu| {
+        queue.wait(PodId(pod), key(pod, 0, created), 1, Arc::new(charge(cpu, 0)), Arc::clone(&quotas))
+    };
+    let eldest = wait(&mut queue, 1, 70, 6);
+    let never = wait(&mut queue, 2, 50, 20);
+    wait(&mut queue, 3, 60, 3);
+    assert_eq!(counts(&queue), [3, 0, 0, 0]);
+    assert!(released(queue.decide(PATIENT, ALL)).is_empty());
+    assert_eq!((counts(&queue), queue.oldest(QuotaId(0))), ([0, 2, 0, 1], Some((50, PodId(2)))));
+    assert!(queue.leave(never, &key(2, 0, 50)));
+    assert_eq!((counts(&queue), queue.oldest(QuotaId(0))), ([0, 2, 0, 0], Some((60, PodId(3)))));
+    queue.end(Claim::Counted, &quotas, &charge(8, 0));
+    assert_eq!(released(queue.decide(PATIENT, ALL)).len(), 2);
+    assert_eq!((counts(&queue), queue.oldest(QuotaId(0))), ([0; 4], None));
+    assert!(!queue.leave(eldest, &key(1, 0, 70)));
+    queue.audit_queue().unwrap();
+
+    let (mut queue, quotas) = used(8);
+    for (pod, cpu) in [(1, 6), (2, 1)] {
+        queue.wait(
+            PodId(pod),
+            key(pod, 0, i64::from(pod)),
+            u64::from(pod),
+            Arc::new(charge(cpu, 0)),
+            Arc::clone(&quotas),
+        );
+    }
+    assert!(released(queue.decide(IMPATIENT, ALL)).is_empty(), "2 are free, and kept for the first");
+    assert_eq!(counts(&queue), [0, 1, 1, 0]);
     queue.audit_queue().unwrap();
 }

@@ -10,6 +10,7 @@
 //! ```
 
 mod digest;
+mod mirror;
 mod planner;
 mod retries;
 mod run;

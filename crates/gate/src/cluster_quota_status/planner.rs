@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use kube::Resource as _;
 use serde_json::{Value, json};
-use sluice_api::{
-    ApplicationAwareAppliedClusterResourceQuota, ApplicationAwareClusterResourceQuota, ClusterQuotaStatus,
-    names,
-};
+use sluice_api::ApplicationAwareClusterResourceQuota;
 use sluice_engine::{QuotaId, StatusTarget};
 use sluice_index::{AacrqWire, AcrqWire, ListNumber, Source};
 
 use super::digest::Digest;
+use super::mirror::{mirror, mirror_key};
 use super::retries::{MirrorKey, Object, Retries};
-use super::status::{Used, entry, listed, mirror_status, quota_status};
-use crate::{ClusterView, Moment};
+use super::status::{Used, entry, listed, mirror_status, quota_status, without_held};
+use crate::{ClusterView, HeldTold, Moment};
+
+/// The least time between a write of a status and one that only tells something else of pods that wait (milliseconds).
+const HELD_SPACING_MS: u64 = 10_000;
 
 /// What a mirror says of namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +64,8 @@ struct Quota {
     /// The last mirror whose total was looked at, while not all have been since the total changed.
     round: Option<Round>,
     list: ListNumber,
+    /// When its status was written last (milliseconds).
+    written_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -70,6 +73,7 @@ struct View {
     handle: QuotaId,
     total: Result<StatusTarget, Arc<str>>,
     held: usize,
+    held_told: Option<HeldTold>,
     used: Used,
 }
 
@@ -142,6 +146,7 @@ impl Planner {
             view: None,
             round: None,
             list: self.quota_list,
+            written_ms: None,
         });
         quota.list.see(self.quota_list, by);
         quota.version.clone_from(&meta.resource_version);
@@ -229,7 +234,8 @@ impl Planner {
         if has_changed || self.shows == MirrorNamespaces::All {
             quota.round.get_or_insert_default().again = true;
         }
-        quota.view = Some(View { handle: view.id, total: view.total, held: view.held, used });
+        let (total, held_told) = (view.total, view.held_told);
+        quota.view = Some(View { handle: view.id, total, held: view.held, held_told, used });
         self.changed.insert(Arc::clone(name));
     }
 
@@ -272,7 +278,16 @@ impl Planner {
         let mut writes = Vec::new();
         for name in std::mem::take(&mut self.changed) {
             let object = Object::Quota(Arc::clone(&name));
-            writes.extend(self.unless_waiting(object, now, |planner| planner.plan_status(&name, now)));
+            let mut later = None;
+            let plan = |planner: &Self| planner.plan_status(&name, &mut later, now);
+            let write = self.unless_waiting(object.clone(), now, plan);
+            if let Some(quota) = self.quotas.get_mut(&name).filter(|_| write.is_some()) {
+                quota.written_ms = Some(now.mono_ms);
+            }
+            if let Some(at_ms) = later {
+                self.retries.look_again(object, at_ms);
+            }
+            writes.extend(write);
         }
         let mut written: BTreeMap<MirrorKey, Write> = BTreeMap::new();
         while written.len() < mirrors
@@ -316,11 +331,23 @@ impl Planner {
         write
     }
 
-    fn plan_status(&self, name: &Arc<str>, now: Moment) -> Option<Write> {
+    /// Sets `later` to the moment (milliseconds) of a write that only tells something else of pods that wait.
+    fn plan_status(&self, name: &Arc<str>, later: &mut Option<u64>, now: Moment) -> Option<Write> {
         let quota = self.quotas.get(name)?;
         let view = quota.view.as_ref()?;
         let total = view.total.as_ref().ok()?;
-        let status = json!(quota_status(total, view.held, &view.used, &quota.status, now.unix_s()));
+        let status = json!(quota_status(
+            total,
+            (view.held, view.held_told.as_ref()),
+            &view.used,
+            &quota.status,
+            now.unix_s()
+        ));
+        let due_ms = quota.written_ms.map_or(0, |written_ms| written_ms + HELD_SPACING_MS);
+        if due_ms > now.mono_ms && without_held(&status) == without_held(&quota.status) {
+            *later = (status != quota.status).then_some(due_ms);
+            return None;
+        }
         (status != quota.status).then(|| {
             let object = json!({
                 "apiVersion": ApplicationAwareClusterResourceQuota::api_version(&()),
@@ -359,43 +386,12 @@ impl Planner {
             MirrorNamespaces::Own => vec![entry(total, namespace, used)],
             MirrorNamespaces::All => listed(total, &view.used).0,
         };
-        let object = mirror(quota, key, &mirror_status(total, namespaces, now.unix_s()), known);
+        let status = mirror_status(total, namespaces, now.unix_s());
+        let known_as = known.map(|known| (known.uid.as_str(), known.version.as_deref()));
+        let object = mirror((&quota.uid, &quota.spec), key, &status, known_as);
         let Some(known) = known else { return Some(Write::Create(key.clone(), object)) };
         let wanted = Digest::of(&serde_json::from_value(object.clone()).ok()?);
         let differs = if is_urgent { wanted.own != known.digest.own } else { wanted != known.digest };
         differs.then(|| Write::Replace(key.clone(), object))
     }
-}
-
-fn mirror_key(wire: &AacrqWire) -> MirrorKey {
-    let meta = &wire.metadata;
-    (meta.name.as_deref().unwrap_or_default().into(), meta.namespace.as_deref().unwrap_or_default().into())
-}
-
-fn mirror(
-    quota: &Quota,
-    (name, namespace): &MirrorKey,
-    status: &ClusterQuotaStatus,
-    known: Option<&Mirror>,
-) -> Value {
-    json!({
-        "apiVersion": ApplicationAwareAppliedClusterResourceQuota::api_version(&()),
-        "kind": ApplicationAwareAppliedClusterResourceQuota::kind(&()),
-        "metadata": {
-            "name": **name,
-            "namespace": **namespace,
-            "uid": known.map(|mirror| &mirror.uid),
-            "resourceVersion": known.and_then(|mirror| mirror.version.as_ref()),
-            "labels": { names::MANAGED_LABEL: "true" },
-            "ownerReferences": [{
-                "apiVersion": ApplicationAwareClusterResourceQuota::api_version(&()),
-                "kind": ApplicationAwareClusterResourceQuota::kind(&()),
-                "name": **name,
-                "uid": quota.uid,
-                "controller": true,
-            }],
-        },
-        "spec": quota.spec,
-        "status": status,
-    })
 }

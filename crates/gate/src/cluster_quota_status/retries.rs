@@ -57,6 +57,11 @@ impl Retries {
         self.later.set(object, retry.not_before_ms());
     }
 
+    /// The object is to be looked at again at this moment (milliseconds), though nothing failed.
+    pub(super) fn look_again(&mut self, object: Object, at_ms: u64) {
+        self.later.set(object, at_ms);
+    }
+
     pub(super) fn is_waiting(&self, object: &Object, now_ms: u64) -> bool {
         self.waits.get(object).is_some_and(|retry| retry.is_waiting(now_ms))
     }

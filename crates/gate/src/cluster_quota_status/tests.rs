@@ -74,7 +74,15 @@ impl World {
             namespaces.iter().map(|(number, pods)| (Arc::from(format!("n{number:05}")), pods.map(used)));
         let (id, name, uid) = (QuotaId(0), "q".into(), Uid::parse("u"));
         self.planner.show(
-            ClusterView { id, name, uid, total: Ok(target), held: 0, namespaces: namespaces.collect() },
+            ClusterView {
+                id,
+                name,
+                uid,
+                total: Ok(target),
+                held: 0,
+                held_told: None,
+                namespaces: namespaces.collect(),
+            },
             all,
         );
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, VmFacts, vm_charge};
 use sluice_engine::{Charge, Uid};
-use sluice_index::{ListNumber, NamespaceId, Ownership, PlatformKey, Source, Version, VmiError, VmiRecord};
+use sluice_index::{
+    ListNumber, NamespaceId, Ownership, PlatformKey, Source, Version, VmReference, VmiError, VmiRecord,
+};
 
 use super::owners::Owner;
 use crate::config::Moment;
@@ -23,6 +25,7 @@ pub struct KubeVirt {
 #[derive(Debug)]
 struct Machine {
     name: Arc<str>,
+    made_from: Option<Box<VmReference>>,
     version: Version,
     size: Result<VmFacts, VmiError>,
     list: ListNumber,
@@ -148,8 +151,8 @@ impl Machines {
                 return false;
             }
         }
-        let name = Arc::clone(&record.name);
-        self.known.insert(owner, Machine { name, version, size, list, told_until_ms: 0 });
+        let (name, made_from) = (Arc::clone(&record.name), record.made_from.clone());
+        self.known.insert(owner, Machine { name, made_from, version, size, list, told_until_ms: 0 });
         true
     }
 
@@ -172,6 +175,12 @@ impl Machines {
     /// `metadata.name` of the VM if it was seen.
     pub fn name(&self, owner: &Owner) -> Option<&Arc<str>> {
         self.known.get(owner).map(|machine| &machine.name)
+    }
+
+    /// `metadata.name` of the VM if it was seen, and the VirtualMachine that it was made from.
+    pub fn names(&self, owner: &Owner) -> Option<(Arc<str>, Option<VmReference>)> {
+        let machine = self.known.get(owner)?;
+        Some((Arc::clone(&machine.name), machine.made_from.as_deref().cloned()))
     }
 
     /// Whether something is to be told of the VM now: each time after a while only.

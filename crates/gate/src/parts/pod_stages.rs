@@ -1,6 +1,7 @@
 //! The stage of each pod, and with it what the pod claims of its quotas.
 
 mod owned;
+mod tally;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use sluice_index::{PodRecord, push_tightly};
 
 use super::owners::{Owners, Payer};
 use crate::stage::Stage;
+pub use tally::Held;
+use tally::Tally;
 
 /// What a recorded charge, or a list that confirms it, means for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub struct PodStages {
     queue: ReleaseQueue,
     /// By the number of the pod's handle.
     stages: Vec<Stage>,
+    /// Of the stages that are no part of the queue.
+    tally: Tally,
     /// Since when each pod with this controller's gate has been seen (milliseconds).
     held_since_ms: HashMap<PodId, u64>,
     /// The deadlines of those that one is near of.
@@ -70,6 +75,7 @@ impl PodStages {
             push_tightly(&mut self.stages, Stage::default());
         }
         if let Some(slot) = self.stages.get_mut(at) {
+            self.tally.replace(slot, &stage);
             *slot = stage;
         }
     }
@@ -104,6 +110,14 @@ impl PodStages {
         if let Stage::Waiting(class) = *self.get(id) {
             let key = self.owners.wait_key(id).cloned().unwrap_or_else(|| record.wait_key());
             self.queue.hasten(class, &key, deadline);
+        }
+    }
+
+    /// How many pods are held for this reason.
+    pub const fn held_for(&self, why: Held) -> usize {
+        match why {
+            Held::Waits(reason) => self.queue.waiting_for(reason),
+            Held::Other(kind) => self.tally.of(kind),
         }
     }
 
@@ -254,7 +268,9 @@ impl PodStages {
             return self.end_owned(id, &owner, why);
         }
         let drop_claim = if why == Exchange::End { ReleaseQueue::end } else { ReleaseQueue::revert };
-        match std::mem::take(self.stages.get_mut(id.0 as usize)?) {
+        let slot = self.stages.get_mut(id.0 as usize)?;
+        self.tally.replace(slot, &Stage::default());
+        match std::mem::take(slot) {
             Stage::Waiting(class) => {
                 let quotas = self.queue.class(class).map(|class| Arc::clone(class.quotas()));
                 self.queue.leave(class, &record.wait_key());

@@ -8,6 +8,7 @@ use sluice_engine::{Quantity, QuotaId, StatusTarget, Uid};
 use sluice_index::{NamespaceId, QuotaRecord};
 
 use super::State;
+use crate::explain::HeldTold;
 
 /// Amounts by key.
 type Amounts = Vec<(String, Quantity)>;
@@ -25,6 +26,8 @@ pub struct ClusterView {
     pub total: Result<StatusTarget, Arc<str>>,
     /// How many pods wait for it.
     pub held: usize,
+    /// What is told of those pods, with names of namespaces: for administrators only.
+    pub held_told: Option<HeldTold>,
     /// By name, the `used` of namespaces; `None` of one that it does not select any more.
     pub namespaces: Vec<(Arc<str>, Option<Amounts>)>,
 }
@@ -87,6 +90,7 @@ impl State {
             uid: quota.uid.clone(),
             total,
             held: self.stages.queue().held(id),
+            held_told: self.held_told(id),
             namespaces: namespaces.collect(),
         })
     }

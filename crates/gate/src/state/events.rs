@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{ClassId, PodId, QuotaId, QuotaKind, Reason, ShareId, Uid};
-use sluice_index::{NamespaceId, PodRecord};
+use sluice_engine::{ClassId, PodId, QuotaId, Reason, ShareId, Uid};
+use sluice_index::NamespaceId;
 
 use super::State;
-use super::machines::unknown_text;
 use crate::action::{GateEvent, Regarding, Release};
 use crate::config::Moment;
-use crate::messages::{HELD_CLAIMS, Lack, exceeded, never_fits, reasons};
+use crate::explain::words::{MOST_BYTES, fit};
+use crate::messages::{TARGET_HELD_BYTES, reasons};
 use crate::parts::events::{LOOKS, Text, Turn};
-use crate::stage::{Stage, Stuck};
+use crate::stage::Stage;
 
 impl State {
     /// The reason for holding the class is another one: events say so about its first pods. The rest of a long queue has
@@ -40,14 +40,34 @@ impl State {
     fn plan_pod_event(&mut self, namespace: NamespaceId, id: PodId, now: Moment) -> Option<GateEvent> {
         let text = self.text_about(id).map(|text| self.text_about_held(id, text));
         // A pod that waits and has no reason was not looked at yet.
-        let is_open = matches!(self.stages.get(id), Stage::Waiting(_));
+        let is_open = matches!(self.stages.get(id), Stage::Waiting(_)) && !self.has_pause(namespace);
         let text = text.filter(|_| self.namespaces.get(namespace).is_some());
         let is_written = self.events.write_about(namespace, id, text.as_ref(), is_open, now);
         let text = text.filter(|_| is_written)?;
         let Release { namespace, name, uid, .. } = self.address(id)?;
         self.tell_migration(id, &namespace, &text);
+        self.tell_machine_of(id, &name, &text);
         let (reason, message) = text;
         Some(GateEvent { regarding: Regarding::Pod(id), namespace, name: name.into(), uid, reason, message })
+    }
+
+    /// The VM that does not start because its pod is held is told so, and so is what it was made from.
+    fn tell_machine_of(&mut self, id: PodId, pod: &str, (reason, message): &Text) {
+        let is_held = matches!(self.stages.get(id), Stage::Waiting(_) | Stage::Stuck(_));
+        let Some(record) = self.pods.get(id).filter(|record| is_held && self.is_launcher(record)) else {
+            return;
+        };
+        let Some(owner) = self.claimed_owner(record) else { return };
+        let Some((name, made_from)) = self.machines.names(&owner) else { return };
+        let message = fit(&[format!("its pod {pod} is held: {message}")], MOST_BYTES, "");
+        let about = [
+            Some((Regarding::Machine, name, owner.uid)),
+            made_from.map(|vm| (Regarding::VirtualMachine, vm.name, vm.uid)),
+        ];
+        for (regarding, name, uid) in about.into_iter().flatten() {
+            let (namespace, message) = (Arc::clone(&owner.namespace), message.clone());
+            self.events.announce(GateEvent { regarding, namespace, name, uid, reason, message });
+        }
     }
 
     /// An event was written, or could not be.
@@ -67,62 +87,22 @@ impl State {
         self.events.announce(GateEvent { regarding, namespace, name, uid, reason, message });
     }
 
-    /// What an event about the pod says as things are.
+    /// What an event about the pod says as things are: the short form of its explanation.
     fn text_about(&self, id: PodId) -> Option<Text> {
-        let record = self.pods.get(id)?;
-        match self.stages.get(id) {
-            Stage::Waiting(class) => {
-                let (reason, message) = self.text_about_class(*class)?;
-                let claims =
-                    if record.has_ephemeral_volumes { format!("; {HELD_CLAIMS}") } else { String::new() };
-                Some((reason, message + &claims))
-            }
-            Stage::Stuck(Stuck::InvalidQuota(quota)) => {
-                Some((reasons::INVALID_QUOTA, format!("held: {}", self.invalid_message(*quota))))
-            }
-            Stage::Stuck(Stuck::Unreadable(field)) => {
-                Some((reasons::UNREADABLE, format!("held: {field}; correct the pod and create it again")))
-            }
-            Stage::Stuck(Stuck::Machine(unknown)) => Some((reasons::UNKNOWN_MACHINE, unknown_text(unknown))),
-            Stage::Stuck(Stuck::BackingOff) | Stage::Assumed { .. } | Stage::Free { .. } => {
-                let why = self.releases.refusal(id)?;
-                Some((reasons::REFUSED, format!("the API server refuses to release the pod: {why}")))
-            }
-            Stage::Counted { quotas, .. } if !quotas.is_empty() => {
-                let field = record.unreadable.as_ref()?;
-                Some((reasons::UNREADABLE, format!("counted with the largest amount there is: {field}")))
-            }
-            Stage::Counted { .. } | Stage::Foreign | Stage::Stuck(_) => None,
+        if let Stage::Waiting(class) = self.stages.get(id) {
+            // Not looked at yet: what is in its way now may be gone when it is.
+            self.stages.queue().class(*class)?.reason()?;
         }
-    }
-
-    fn text_about_class(&self, class: ClassId) -> Option<Text> {
-        let class = self.stages.queue().class(class)?;
-        let why = class.reason()?;
-        let (reason, message) = self.text_about_lack(why, class.quotas().share())?;
-        let quota = self.quotas.get(why.quota)?;
-        let kind = if quota.cluster().is_some() { QuotaKind::Cluster } else { QuotaKind::Namespace };
-        Some(match never_fits(kind, quota.compiled.as_ref().ok()?, why) {
-            Some(remedy) => (reasons::EXCEEDS_LIMIT, format!("{message}; {remedy}")),
-            None => (reason, message),
-        })
+        let most = MOST_BYTES - if self.targets.is_late(id) { TARGET_HELD_BYTES } else { 0 };
+        self.pod_explanation(id)?.event(most)
     }
 
     /// Why there is no room for a pod of a namespace.
     pub(super) fn text_about_lack(&self, reason: &Reason, share: ShareId) -> Option<Text> {
-        let quota = self.quotas.get(reason.quota)?;
-        let compiled = quota.compiled.as_ref().ok()?;
-        // It may have gone since the queue was looked at, and its handle may be another pod's.
-        let waits = |pod: &PodId| matches!(self.stages.get(*pod), Stage::Waiting(_));
-        // A tenant is told nothing of another one's pods.
-        let is_of_the_same = |pod: &&PodRecord| pod.namespace.share() == share;
-        let own = reason.behind.filter(waits).and_then(|pod| self.pods.get(pod)).filter(is_of_the_same);
-        let lack = match (reason.behind, own) {
-            (None, _) => Lack::Exceeded,
-            (Some(_), Some(pod)) => Lack::KeptForOwn(&pod.name),
-            (Some(_), None) => Lack::KeptForOther,
-        };
-        Some((lack.reason(), exceeded(&quota.name, compiled, reason, lack)))
+        let obstacle = self.obstacle_of(reason, share)?;
+        // What runs may take less than before, so nothing is said of how it could never be.
+        let reason = if obstacle.never() { reasons::EXCEEDED } else { obstacle.reason() };
+        Some((reason, obstacle.sentence()))
     }
 
     pub(super) fn invalid_message(&self, quota: QuotaId) -> String {

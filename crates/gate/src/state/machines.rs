@@ -246,7 +246,8 @@ impl State {
         }
     }
 
-    fn claimed_owner(&self, record: &PodRecord) -> Option<Owner> {
+    /// The VM that the pod says controls it.
+    pub(super) fn claimed_owner(&self, record: &PodRecord) -> Option<Owner> {
         let ownership = record.ownership.as_ref()?;
         Some(Owner::claimed(&self.namespaces.get(record.namespace)?.name, ownership))
     }

@@ -7,10 +7,13 @@ use super::State;
 use super::quotas::version;
 use crate::action::{Answer, Record, RecordedIn, RecordedObject};
 use crate::config::Moment;
+use crate::explain::HeldTold;
 use crate::parts::status_writes::InFlight;
 
 /// Quotas that are looked at before others get at the state.
 const LOOKS: usize = 256;
+/// The least time after a write before one that only tells something else of the pods that wait (milliseconds).
+const HELD_SPACING_MS: u64 = 10_000;
 
 impl State {
     /// The writes that statuses need now: of some of the quotas that may need one, in turn.
@@ -51,11 +54,15 @@ impl State {
         // leader has charged meanwhile.
         let is_charge = self.writes.has_pending(id);
         let is_new = matches!(object, RecordedIn::NewCharge { .. });
-        if !is_charge && !is_new && says(quota, &target, held) {
+        let held_told = self.held_told(id);
+        let is_right = !is_charge && !is_new && says(quota, &target, held);
+        if is_right && tells_of_held(quota, held_told.as_ref()) {
             return None;
         }
         let spacing_ms = if is_charge {
             self.config.charge_spacing_ms.max(self.contests.charge_delay_ms(id, now))
+        } else if is_right {
+            HELD_SPACING_MS
         } else {
             self.config.status_spacing_ms.max(self.contests.delay_ms(id, now))
         };
@@ -74,6 +81,12 @@ impl State {
             object,
             target,
             held,
+            held_told,
+            held_told_since: quota
+                .recorded
+                .pods_held
+                .as_ref()
+                .map_or_else(|| now.unix_s(), |told| told.since),
             charges: self.writes.charges_after(quota.recorded.charges, charged?),
             uncounted_since: uncounted.map_or_else(|| now.unix_s(), |told| told.since),
             machines_since: machines_since.unwrap_or_else(|| now.unix_s()),
@@ -204,6 +217,15 @@ fn says(quota: &QuotaRecord, target: &StatusTarget, held: i64) -> bool {
         && recorded.uncounted.as_ref().map_or("", |told| &told.message) == target.uncounted
         && recorded.machines.map(|told| told.calculator) == target.machines.map(Some)
         && is_unenforced_said(recorded.unenforced.as_deref(), target)
+}
+
+/// Whether the status tells this of the pods that wait. It may be late with that, so that another text is no sign of
+/// another client.
+fn tells_of_held(quota: &QuotaRecord, told: Option<&HeldTold>) -> bool {
+    let recorded = &quota.recorded;
+    quota.cluster().is_some()
+        || recorded.held_since == told.map(|told| told.since)
+            && recorded.pods_held.as_ref().map(|said| &*said.message) == told.map(|told| &*told.message)
 }
 
 fn is_unenforced_said(recorded: Option<&Told>, target: &StatusTarget) -> bool {

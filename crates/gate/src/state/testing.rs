@@ -63,4 +63,9 @@ impl State {
     pub(crate) fn next_target(&self) -> Option<i64> {
         self.targets.next_due()
     }
+
+    /// What is counted of held pods is what their stages say.
+    pub(crate) fn check_held(&self) {
+        self.stages.check_tally();
+    }
 }

@@ -233,7 +233,8 @@ fn decisions_that_a_change_overtakes_are_taken_back_some_at_a_time() {
         story.state.on_outcome(Outcome::Recorded(record.quota, record.uid, answer), at(1));
     }
     for _ in 0..8 {
-        assert!(story.state.plan(at(1)).is_empty());
+        let asked = story.state.plan(at(1));
+        assert!(asked.is_empty(), "{asked:?}");
     }
     story.run(at(100));
     story.run(at(200));

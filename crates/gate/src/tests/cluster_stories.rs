@@ -320,5 +320,5 @@ fn a_pod_that_waits_behind_one_of_another_namespace_is_told_amounts() {
         "waiting in queue: room in quota {quota} is kept for a pod that has waited longer, \
          requested: requests.cpu=100m, used: requests.cpu=2500m, limited: requests.cpu=3"
     );
-    assert_eq!((event.reason, event.message.as_str()), ("WaitingInQueue", words.as_str()));
+    assert_eq!((event.reason, event.message.as_str()), ("QueuedBehind", words.as_str()));
 }

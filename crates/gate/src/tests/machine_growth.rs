@@ -76,7 +76,7 @@ fn what_does_not_fit_is_refused_in_the_words_of_a_quota() {
     assert!(matches!(story.grow(4, 300), Judgement::Refused(_)));
     story.run(at(300));
     let told = format!("not given more CPUs or memory: {words}");
-    assert_eq!(story.told_of("vm"), [("ExceededQuota", told.as_str())], "once in a while");
+    assert_eq!(story.told_of("vm"), [("QuotaExceeded", told.as_str())], "once in a while");
     story.server.set_hard(3000);
     story.run(at(400));
     assert_eq!(story.grow(3, 400), Judgement::Allowed);

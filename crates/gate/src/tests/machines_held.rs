@@ -185,7 +185,7 @@ fn a_target_that_is_held_for_five_minutes_is_told_so_once_and_its_migration_too(
         story.run_in(second);
     }
     let told: Vec<_> = story.told_of("v1-pm1").into_iter().map(|(reason, _)| reason).collect();
-    assert_eq!(told, ["ExceededQuota", "MigrationTargetHeld"]);
+    assert_eq!(told, ["QuotaExceeded", "MigrationTargetHeld"]);
     assert_eq!(story.told_of("v1-pm1")[1].1, HELD);
     let on_migration: Vec<_> = story.told.iter().filter(|it| it.regarding == Regarding::Migration).collect();
     assert_eq!(on_migration.len(), usize::from(is_seen));
@@ -216,5 +216,5 @@ fn a_pod_that_only_claims_to_be_a_target_is_told_nothing_of_it() {
     story.create(0, "v1-pxm1", 600, 0);
     (1..10).for_each(|minutes| story.run_in(minutes * 60));
     let told: Vec<_> = story.told_of("v1-pxm1").into_iter().map(|(reason, _)| reason).collect();
-    assert_eq!(told, ["ExceededQuota"]);
+    assert_eq!(told, ["QuotaExceeded"]);
 }

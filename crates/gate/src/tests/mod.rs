@@ -6,6 +6,7 @@ mod bounded;
 mod cluster_stories;
 mod contest;
 mod end;
+mod explain;
 mod machine_growth;
 mod machine_growth_pods;
 mod machine_leaders;

@@ -147,6 +147,7 @@ impl Replica {
             };
             assert_eq!(found, AuditFinding::Right, "incremental sums differ from recomputed ones");
         }
+        self.state.check_held();
         // No room is ever kept on account of a leader that there is not.
         if trouble == Trouble::ScribbledStatus {
             let is_in_flight = self.state.index().2.iter().any(|(quota, _)| is_in_flight(&self.state, quota));

@@ -1,5 +1,6 @@
 //! A scrape does not keep the gate from working.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,8 +10,9 @@ use serde_json::json;
 use sluice_index::{ArqWire, NamespaceWire, Targeting};
 
 use super::server::{GATE, wire};
-use super::team::NAMESPACE;
-use crate::{GateConfig, Moment, QuotaCollector, State};
+use super::stories::{Story, at};
+use super::team::{NAMESPACE, QUOTA};
+use crate::{GateConfig, Moment, QuotaCollector, Regarding, State};
 
 const QUOTAS: usize = 300;
 
@@ -25,11 +27,26 @@ impl fmt::Write for Free {
     }
 }
 
+fn state() -> State {
+    let config = GateConfig::new(GATE, sluice_engine::ChargeRules::for_minor(36));
+    State::new(config, Targeting::new(kube::core::Selector::default(), super::own_namespace()))
+}
+
+fn scrape(state: State) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(QuotaCollector(Arc::new(Mutex::new(state)))));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    text
+}
+
+fn value(text: &str, series: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+}
+
 #[test]
 fn the_text_of_a_scrape_is_written_outside_of_the_lock() {
-    let config = GateConfig::new(GATE, sluice_engine::ChargeRules::for_minor(36));
-    let mut state =
-        State::new(config, Targeting::new(kube::core::Selector::default(), super::own_namespace()));
+    let mut state = state();
     let now = Moment { mono_ms: 0, unix_ms: 0 };
     let namespace = json!({"metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "1"}});
     state.apply_namespace(&wire::<NamespaceWire>(namespace), now);
@@ -43,6 +60,7 @@ fn the_text_of_a_scrape_is_written_outside_of_the_lock() {
         });
         state.apply_quota(&wire::<ArqWire>(quota), now);
     }
+    state.lead(now);
     let state = Arc::new(Mutex::new(state));
     let mut registry = Registry::default();
     registry.register_collector(Box::new(QuotaCollector(Arc::clone(&state))));
@@ -52,4 +70,64 @@ fn the_text_of_a_scrape_is_written_outside_of_the_lock() {
     assert_eq!(of("kube_application_aware_resourcequota{"), QUOTAS * 4, "hard and used of two resources");
     assert_eq!(of("kube_application_aware_resourcequota_creation_timestamp_seconds{"), QUOTAS);
     assert_eq!(of("sluice_quota_held_pods{"), QUOTAS);
+}
+
+/// One of two replicas says what both see, so that a sum over both is right.
+#[test]
+fn the_leader_alone_tells_of_quotas() {
+    let mut story = Story::begin();
+    story.server.set_hard(1000);
+    story.see_all(at(0));
+    let state = std::mem::replace(&mut story.state, state());
+    let text = scrape(state);
+    assert_eq!(value(&text, "sluice_index_quotas"), Some(1.0), "{text}");
+    for name in ["kube_application_aware_resourcequota", "sluice_quota", "sluice_held_pods", "sluice_paused"]
+    {
+        assert!(!text.contains(name), "{name}: {text}");
+    }
+}
+
+#[test]
+fn held_pods_are_counted_by_the_reason_that_their_events_have() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("runs", 800, 0);
+    story.see_all(at(0));
+    story.run(at(0));
+    for (name, milli) in [("big", 500), ("bigger", 600), ("huge", 5000)] {
+        story.server.create_pod(name, milli, 0);
+    }
+    story.see_all(at(0));
+    story.run(at(0));
+    story.state.check_held();
+    let mut told: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for event in story.told.iter().filter(|event| matches!(event.regarding, Regarding::Pod(_))) {
+        told.entry(event.reason).or_default().insert(&event.name);
+    }
+    let counted: BTreeMap<_, _> =
+        story.state.held_by_reason().into_iter().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(counted, BTreeMap::from([("QuotaExceeded", 2), ("ExceedsLimit", 1)]));
+    let told: BTreeMap<_, _> = told.iter().map(|(reason, pods)| (*reason, pods.len())).collect();
+    assert_eq!(counted, told);
+    let text = scrape(std::mem::replace(&mut story.state, state()));
+    assert_eq!(value(&text, "sluice_held_pods{reason=\"ExceedsLimit\"}"), Some(1.0), "{text}");
+    assert_eq!(value(&text, "sluice_held_pods{reason=\"ReleaseRefused\"}"), Some(0.0), "{text}");
+    let series = format!("{{resourcequota=\"{QUOTA}\",namespace=\"{NAMESPACE}\"}}");
+    assert_eq!(value(&text, &format!("sluice_quota_held_pods{series}")), Some(3.0), "{text}");
+    let oldest = value(&text, &format!("sluice_quota_oldest_wait_seconds{series}"));
+    assert!(oldest.is_some_and(|seconds| seconds >= 0.0), "{text}");
+    assert_eq!(value(&text, "sluice_paused"), Some(0.0), "{text}");
+}
+
+#[test]
+fn a_quota_for_which_none_waits_has_no_oldest_pod() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.see_all(at(0));
+    story.run(at(0));
+    let text = scrape(std::mem::replace(&mut story.state, state()));
+    assert!(
+        text.contains("sluice_quota_held_pods{") && !text.contains("sluice_quota_oldest_wait_seconds{"),
+        "{text}"
+    );
 }

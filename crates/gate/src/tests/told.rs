@@ -243,7 +243,7 @@ fn a_pod_that_is_more_than_the_whole_quota_is_told_the_field_to_change_as_long_a
     story.server.set_hard(2_200);
     story.run(at(20_000));
     let [_, (reason, message)] = story.told_of("huge")[..] else { panic!("{:?}", story.told) };
-    assert_eq!(reason, "ExceededQuota");
+    assert_eq!(reason, "QuotaExceeded");
     assert!(message.ends_with("limited: requests.cpu=2200m"), "{message}");
 }
 

@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
-use super::blocked_migrations::Summaries;
+use super::blocked_migrations::{Summaries, Summary};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Why {
@@ -57,28 +57,74 @@ pub struct BlockedCollector(pub Summaries);
 
 impl Collector for BlockedCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let (mut blocked, mut lacking, mut forbidden) = (0, 0, 0);
+        let mut blocked = Summary::REASONS.map(|reason| (reason, 0_usize));
+        let mut forbidden = 0_usize;
         for summary in self.0.lock().values() {
-            blocked += summary.blocked;
-            lacking += summary.not_enough.as_ref().map_or(0, |(_, count)| *count);
+            let of_reason = blocked.iter_mut().filter(|(reason, _)| *reason == summary.reason());
+            of_reason.for_each(|(_, count)| *count += summary.blocked);
             forbidden += usize::from(summary.forbidden.is_some());
         }
-        for (name, help, value) in [
-            ("sluice_headroom_blocked_migrations", "Migrations that a quota rejected and that wait", blocked),
-            (
-                "sluice_headroom_lacking_migrations",
-                "Migrations that wait although head-room is granted",
-                lacking,
-            ),
-            (
-                "sluice_headroom_forbidden_namespaces",
-                "Namespaces with a quota whose status cannot be written",
-                forbidden,
-            ),
-        ] {
-            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        let gauge = |value: usize| ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+        let text = "Migrations that a quota rejected and that wait, by reason";
+        let mut waiting =
+            encoder.encode_descriptor("sluice_blocked_migrations", text, None, MetricType::Gauge)?;
+        for (reason, count) in blocked {
+            gauge(count).encode(waiting.encode_family(&[("reason", reason)])?)?;
         }
-        Ok(())
+        let (name, text) = (
+            "sluice_headroom_forbidden_namespaces",
+            "Namespaces with a quota whose status cannot be written",
+        );
+        gauge(forbidden).encode(encoder.encode_descriptor(name, text, None, MetricType::Gauge)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn migrations_that_wait_are_counted_by_the_reason_of_their_namespace() {
+        let of = |blocked, change: fn(&mut Summary)| {
+            let mut summary = Summary { blocked, granted: true, ..Summary::default() };
+            change(&mut summary);
+            summary
+        };
+        let summaries = Summaries::default();
+        let all = [
+            of(1, |summary| summary.granted = false),
+            of(2, |summary| summary.unproven = true),
+            of(4, |summary| summary.forbidden = Some("immutable".into())),
+            of(8, |summary| summary.opted_out = true),
+            of(16, |summary| summary.not_enough = Some(("a lacks 1".into(), 16))),
+            of(32, |_| ()),
+            of(64, |summary| summary.granted = false),
+        ];
+        let named =
+            all.into_iter().enumerate().map(|(number, summary)| (format!("n{number}").into(), summary));
+        summaries.lock().extend(named);
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(BlockedCollector(Arc::clone(&summaries))));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for line in [
+            "sluice_blocked_migrations{reason=\"HeadroomNotGranted\"} 65",
+            "sluice_blocked_migrations{reason=\"HeadroomNotProven\"} 2",
+            "sluice_blocked_migrations{reason=\"HeadroomForbidden\"} 4",
+            "sluice_blocked_migrations{reason=\"HeadroomOptedOut\"} 8",
+            "sluice_blocked_migrations{reason=\"NotEnoughHeadroom\"} 16",
+            "sluice_blocked_migrations{reason=\"PendingEvaluation\"} 32",
+            "sluice_headroom_forbidden_namespaces 1",
+        ] {
+            assert!(text.lines().any(|is| is == line), "{line}: {text}");
+        }
+        summaries.lock().clear();
+        text.clear();
+        encode(&mut text, &registry).unwrap();
+        assert!(text.contains("sluice_blocked_migrations{reason=\"NotEnoughHeadroom\"} 0\n"), "{text}");
     }
 }

@@ -41,6 +41,9 @@ pub struct QuotaStatusWire {
     /// How many pods wait for this quota.
     #[serde(default)]
     pub held: Option<i64>,
+    /// When the oldest of the pods that wait was created.
+    #[serde(default)]
+    pub held_since: Option<Time>,
     /// Grows with each charge; the last six digits tell which process made it.
     #[serde(default)]
     pub charges: Option<i64>,

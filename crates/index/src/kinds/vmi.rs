@@ -23,8 +23,8 @@ use crate::store::{Indexed, Record, Store};
 /// A virtual machine that runs.
 #[derive(Clone, Debug, Deserialize)]
 pub struct VmiWire {
-    /// Name, namespace, uid, version and times, and of the annotations the key of the
-    /// one that asks for an even number of CPUs.
+    /// Name, namespace, uid, version and times, of the annotations the key of the one that asks for an even number of CPUs,
+    /// and the reference to the VirtualMachine that controls it.
     #[serde(deserialize_with = "crate::meta::of_vmi")]
     pub metadata: ObjectMeta,
     /// The part of the specification that matters here.
@@ -88,6 +88,15 @@ pub struct LastMigration {
     pub source_node: Option<Box<str>>,
 }
 
+/// The VirtualMachine that a VirtualMachineInstance was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmReference {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its identity.
+    pub uid: Uid,
+}
+
 /// What is kept of a VirtualMachineInstance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vmi {
@@ -104,6 +113,8 @@ pub struct Vmi {
     /// What its charge depends on, or which number of that cannot be read. What its status says of sizes is what KubeVirt
     /// says: the admission policy `sluice-vmi-status` refuses to create it with other sizes.
     pub size: Result<VmFacts, VmiError>,
+    /// The VirtualMachine that controls it.
+    pub made_from: Option<Box<VmReference>>,
 }
 
 /// A VirtualMachineInstance.
@@ -160,6 +171,9 @@ impl Indexed for Vmis {
             hot_plugs: wire.spec.hot_plugs(),
             keeps_state: wire.spec.domain.keeps_state(),
             size: facts::facts(wire),
+            made_from: wire.metadata.owner_references.iter().flatten().next().map(|owner| {
+                Box::new(VmReference { name: owner.name.as_str().into(), uid: Uid::parse(&owner.uid) })
+            }),
         }
     }
 }

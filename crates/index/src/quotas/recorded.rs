@@ -21,6 +21,10 @@ pub struct Recorded {
     pub limits: Option<String>,
     /// `status.held`, for people.
     pub held: Option<i64>,
+    /// `status.heldSince`, in seconds since the epoch.
+    pub held_since: Option<i64>,
+    /// What the condition about pods that wait says.
+    pub pods_held: Option<Box<Told>>,
     /// `status.charges`: grows with each charge, so that a charge that leaves the sums as they were (one pod
     /// for another that has ended) still makes another version.
     pub charges: i64,
@@ -92,6 +96,8 @@ impl Recorded {
             requests: status.requests.clone(),
             limits: status.limits.clone(),
             held: status.held,
+            held_since: status.held_since.as_ref().map(|since| since.0.as_second()),
+            pods_held: Told::read(conditions, names::PODS_HELD, "True"),
             charges: status.charges.unwrap_or(0),
             uncounted: Told::read(conditions, names::UNCOUNTED_KEYS, "True"),
             machines: conditions.iter().find_map(ToldOfMachines::read),

@@ -1,5 +1,6 @@
 //! Objects that are found by a list, because only the cluster knows their names.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use sluice_api::names;
 
 use super::object::Kind;
@@ -73,14 +74,22 @@ impl Collection {
         }
     }
 
-    /// How the names of the objects end.
+    /// Whether the object is one of them. Anybody may give a ResourceQuota label and name of a managed one: that also has
+    /// its quota as an owner.
     #[must_use]
-    pub const fn suffix(self) -> &'static str {
-        match self {
-            Self::ManagedQuotas => names::MANAGED_QUOTA_SUFFIX,
-            Self::ManagedClusterQuotas => names::MANAGED_CLUSTER_QUOTA_SUFFIX,
-            _ => "",
-        }
+    pub fn has(self, object: &ObjectMeta) -> bool {
+        let (suffix, of) = match self {
+            Self::ManagedQuotas => (names::MANAGED_QUOTA_SUFFIX, Self::Quotas),
+            Self::ManagedClusterQuotas => (names::MANAGED_CLUSTER_QUOTA_SUFFIX, Self::ClusterQuotas),
+            _ => return true,
+        };
+        let quota = of.kind();
+        let is_quota = |owner: &OwnerReference| {
+            let group = owner.api_version.split_once('/').map(|(group, _)| group);
+            owner.kind == quota.kind && group == Some(&*quota.group)
+        };
+        object.name.as_ref().is_some_and(|name| name.ends_with(suffix))
+            && object.owner_references.iter().flatten().any(is_quota)
     }
 
     /// Whether only those in the namespace of the installation are meant.
@@ -92,4 +101,33 @@ impl Collection {
 
 fn own(kind: &str) -> Kind {
     Kind::new(&format!("{}/{}", names::OWN_GROUP, names::OWN_VERSION), kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_managed_quota_is_owned_by_an_application_aware_one() {
+        let object = |name: &str, group: &str, kind: &str| {
+            let owner =
+                json!({ "apiVersion": format!("{group}/v1alpha1"), "kind": kind, "name": "q", "uid": "u" });
+            serde_json::from_value::<ObjectMeta>(json!({ "name": name, "ownerReferences": [owner] })).unwrap()
+        };
+        let managed = format!("q{}", names::MANAGED_QUOTA_SUFFIX);
+        let of =
+            |name: &str, group: &str, kind: &str| Collection::ManagedQuotas.has(&object(name, group, kind));
+        assert!(of(&managed, names::GROUP, "ApplicationAwareResourceQuota"));
+        assert!(!of("q", names::GROUP, "ApplicationAwareResourceQuota"));
+        assert!(!of(&managed, names::GROUP, "ApplicationAwareClusterResourceQuota"));
+        assert!(!of(&managed, "example.com", "ApplicationAwareResourceQuota"));
+        let alone = ObjectMeta { name: Some(managed), ..ObjectMeta::default() };
+        assert!(!Collection::ManagedQuotas.has(&alone), "somebody has written it");
+        let of_cluster = format!("q{}", names::MANAGED_CLUSTER_QUOTA_SUFFIX);
+        let of_cluster = object(&of_cluster, names::GROUP, "ApplicationAwareClusterResourceQuota");
+        assert!(Collection::ManagedClusterQuotas.has(&of_cluster));
+        assert!(Collection::Mirrors.has(&alone));
+    }
 }

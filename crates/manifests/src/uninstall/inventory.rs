@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use sluice_api::names;
 
 use super::object::{Kind, ObjectName};
+use crate::admission_policies::is_standing;
 use crate::asked::AskedOfPods;
 use crate::cert_manager::certificate;
 use crate::options::{InstallOptions, Installation, IssuerRef, Monitoring, Naming};
@@ -100,11 +101,13 @@ fn named(namespace: &str, naming: Naming) -> (Vec<ObjectName>, Vec<ObjectName>) 
     (applied.iter().filter_map(ObjectName::of).collect(), made)
 }
 
-/// What the operator makes by the word of an `AAQ`, where the `AAQ` installs: everything that gates, refuses or guards,
-/// controller and webhook, and what belongs to them. What the operator works with itself stays, as what is applied with it.
+/// What the operator makes by the word of an `AAQ`, where the `AAQ` installs: everything that gates, refuses pods or guards
+/// quotas, controller and webhook, and what belongs to them. What the operator works with itself stays, as what is applied
+/// with it, and so do policies that only [guard](is_standing) gates and stamps.
 #[must_use]
 pub fn goes_with_aaq(part: &Part) -> bool {
-    part.is_made && !OWN.contains(&part.object.kind.kind.as_str())
+    let ObjectName { kind, name, .. } = &part.object;
+    part.is_made && !OWN.contains(&kind.kind.as_str()) && !is_standing(name)
 }
 
 /// The CRDs.
@@ -117,7 +120,7 @@ pub fn definitions() -> Vec<ObjectName> {
 fn place(object: &ObjectName, namespace: &str) -> (Stage, u8) {
     let is_elsewhere = object.namespace.as_ref().is_some_and(|at| at != namespace);
     match (object.kind.kind.as_str(), object.name.as_str()) {
-        // They are of roles that only read.
+        // They are of roles that only read, or write events.
         ("RoleBinding", _) if is_elsewhere => (Stage::Objects, 0),
         ("ClusterRoleBinding" | "RoleBinding", names::OPERATOR) => (Stage::Operator, 0),
         ("ClusterRoleBinding" | "RoleBinding", _) => (Stage::Rights, 0),

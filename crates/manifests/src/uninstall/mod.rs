@@ -9,6 +9,7 @@
 //! 4. What guards raised quotas goes after the last of them is put back.
 
 mod collection;
+mod foreign;
 mod inventory;
 mod object;
 mod plan;
@@ -17,6 +18,7 @@ mod rights;
 mod tests;
 
 pub use collection::Collection;
+pub use foreign::is_of_others;
 pub use inventory::{Part, Stage, definitions, goes_with_aaq, inventory};
 pub use object::{Kind, ObjectName, orders};
 pub use plan::{Found, Seen, Step, Wait, Wish, plan};

@@ -12,6 +12,7 @@
 mod aks;
 mod apply;
 mod gated;
+mod metrics;
 mod observe;
 mod ownership;
 mod plan;
@@ -19,6 +20,8 @@ mod policies;
 mod step;
 #[cfg(test)]
 mod tests;
+mod upkeep;
+mod writers;
 
 use std::time::Duration;
 
@@ -31,9 +34,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::certificates::{LoopError, Secrets};
 use crate::pace::{Limits, Pace};
-use crate::presence::Presence;
+use crate::presence::{Presence, Removal};
 use crate::troubles::AdmissionTroubles;
+pub use metrics::AdmissionMetrics;
 use observe::{Kind, Sources, World};
+use upkeep::Upkeep;
 
 /// How long an API server is given to put a changed admission policy in force, which takes it up to a second. A bound and no
 /// signal: nothing tells that a server follows a policy whose selector alone has changed, so what refuses grows after it.
@@ -50,8 +55,9 @@ const LIMITS: Limits = Limits {
 
 /// Keeps them until `shutdown`. Start it once the lease is held; `may_write` is asked before each write. `options`
 /// say where the installation is and how its webhook is reached; authorities and namespaces are found by watching.
-/// `troubles` gets what is wrong with them, for people. Nothing is made unless `presence` says so; otherwise another loop
-/// removes what is there.
+/// `troubles` gets what is wrong with them, for people, and `metrics` what others changed. But for policies that stand,
+/// nothing is made unless `presence` says so; otherwise another loop removes what is there, and once that `removal` has
+/// begun nothing is kept any more.
 ///
 /// # Errors
 /// When something has to be written and `may_write` says no.
@@ -59,7 +65,8 @@ pub async fn run(
     client: Client,
     secrets: Secrets,
     options: InstallOptions,
-    (presence, troubles): (watch::Receiver<Presence>, watch::Sender<AdmissionTroubles>),
+    (presence, removal): (watch::Receiver<Presence>, watch::Receiver<Removal>),
+    (troubles, metrics): (watch::Sender<AdmissionTroubles>, AdmissionMetrics),
     may_write: impl Fn() -> bool,
     shutdown: CancellationToken,
 ) -> Result<(), LoopError> {
@@ -70,28 +77,32 @@ pub async fn run(
     let sources = Sources::new(client.clone(), &options.namespace, secrets.ca(), seen);
     let policies = admission_policies(&options);
     tokio::select! {
-        result = keep(&client, (world, presence), &options, &troubles, may_write) => result,
+        result = keep(&client, (world, presence, removal), &options, (&troubles, &metrics), may_write) => result,
         () = sources.follow(&policies, shutdown) => Ok(()),
     }
 }
 
 async fn keep(
     client: &Client,
-    (mut seen, mut presence): (watch::Receiver<World>, watch::Receiver<Presence>),
+    (mut seen, mut presence, mut removal): (
+        watch::Receiver<World>,
+        watch::Receiver<Presence>,
+        watch::Receiver<Removal>,
+    ),
     options: &InstallOptions,
-    troubles: &watch::Sender<AdmissionTroubles>,
+    (troubles, metrics): (&watch::Sender<AdmissionTroubles>, &AdmissionMetrics),
     may_write: impl Fn() -> bool,
 ) -> Result<(), LoopError> {
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
     let mut pace = Pace::default();
     loop {
         let mut world = seen.borrow_and_update().clone();
-        world.installed &= presence.borrow_and_update().is_installed();
+        world.upkeep = Upkeep::of(&presence.borrow_and_update(), &removal.borrow_and_update());
         let (mut failed, mut selected, mut again) = (false, false, None);
         let plan = plan::plan(&world, options);
         for step in plan.steps {
             // What is planned anew comes soon.
-            if presence.has_changed().unwrap_or(true) {
+            if presence.has_changed().unwrap_or(true) || removal.has_changed().unwrap_or(true) {
                 break;
             }
             // Another controller may insist on something different as quickly as we do.
@@ -104,7 +115,13 @@ async fn keep(
                 return Err(LoopError::NotLeading { what: "webhook configurations" });
             }
             pace.wrote(&step.kind(), LIMITS, Instant::now());
-            failed |= !apply::apply(client, &options.namespace, step).await;
+            let (kind, changed_by) =
+                (step.kind(), world.last_other_writer(step.kind()).filter(|_| step.puts_back()));
+            let is_done = apply::apply(client, &options.namespace, step).await;
+            failed |= !is_done;
+            if let Some(manager) = changed_by.filter(|_| is_done) {
+                metrics.put_back(kind, manager);
+            }
         }
         let (contested, over) = fought_over(&pace, Instant::now());
         again = again.into_iter().chain(over).min();
@@ -127,6 +144,7 @@ async fn keep(
         let gone = tokio::select! {
             changed = seen.changed() => changed.is_err(),
             changed = presence.changed() => changed.is_err(),
+            changed = removal.changed() => changed.is_err(),
             () = timer => false,
         };
         if gone {

@@ -20,12 +20,15 @@ use sluice_engine::vm::Calculator;
 use sluice_index::{AaqWire, Aaqs, KubeVirtWire, KubeVirts, Watched as _};
 use sluice_manifests::AdmissionPolicy;
 use sluice_manifests::certificates::is_path;
+use sluice_manifests::uninstall::PART_OF;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kind};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::upkeep::Upkeep;
+use super::writers::last_other_writer;
 use crate::certificates::observe::{Seen, follow_one};
-use crate::certificates::plan::ca_pair;
+use crate::certificates::pairs::ca_pair;
 use crate::owner::{self, Owner};
 
 /// Which of our admission objects.
@@ -72,14 +75,21 @@ pub(super) struct Identity {
     pub(super) resource_version: String,
     pub(super) uid: String,
     pub(super) owners: Vec<OwnerReference>,
+    /// It has the label of an installation.
+    pub(super) is_labelled: bool,
+    /// Another client than the operator has written it last: the name of its field manager.
+    pub(super) last_written_by: Option<String>,
 }
 
 impl Identity {
     fn of(metadata: &ObjectMeta) -> Self {
+        let label = metadata.labels.as_ref().and_then(|labels| labels.get(PART_OF));
         Self {
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
             owners: metadata.owner_references.clone().unwrap_or_default(),
+            is_labelled: label.is_some_and(|label| label == names::APP),
+            last_written_by: last_other_writer(metadata),
         }
     }
 }
@@ -118,6 +128,20 @@ pub(super) struct World {
     pub(super) owner: Owner,
     /// Our namespace exists and is not being deleted. Who removes an installation must not get parts of it back.
     pub(super) installed: bool,
+    /// How far is kept what an `AAQ` installs.
+    pub(super) upkeep: Upkeep,
+}
+
+impl World {
+    /// Who has changed this object last, if that was not the operator.
+    pub(super) fn last_other_writer(&self, kind: Kind) -> Option<&str> {
+        let identity = match kind {
+            Kind::Mutating => &self.mutating.as_ref()?.as_ref()?.identity,
+            Kind::Validating => &self.validating.as_ref()?.as_ref()?.identity,
+            Kind::Policy { .. } | Kind::Binding { .. } => &self.fixed.get(&kind)?.as_ref()?.identity,
+        };
+        identity.last_written_by.as_deref()
+    }
 }
 
 /// The watches that fill a [`World`].

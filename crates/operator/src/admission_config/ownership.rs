@@ -1,7 +1,10 @@
-//! The writes that make admission objects belong to their [`Owner`].
+//! The writes that make admission objects belong to their [`Owner`], with the label of an installation: objects that are
+//! taken over from application-aware-quota have neither, and without the label a removal leaves them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
+use sluice_api::names;
+use sluice_manifests::uninstall::PART_OF;
 
 use super::observe::{Identity, Kind, World};
 use super::step::Step;
@@ -27,14 +30,16 @@ pub(super) fn plan(world: &World) -> Vec<Step> {
 /// A strategic merge patch: owners are merged by their uid, so those of others stay, and it needs no version. It applies to
 /// the object with this uid alone.
 fn own(kind: Kind, is: &Identity, owner: &OwnerReference) -> Option<Step> {
-    if is.owners.iter().any(|other| other.uid == owner.uid) {
+    if is.is_labelled && is.owners.iter().any(|other| other.uid == owner.uid) {
         return None;
     }
     // The role was made anew. Its old uid counts as an owner that has gone.
-    let former = is.owners.iter().filter(|other| is_same_object(other, owner));
+    let is_former = |other: &&OwnerReference| other.uid != owner.uid && is_same_object(other, owner);
+    let former = is.owners.iter().filter(is_former);
     let former = former.map(|other| json!({ "$patch": "delete", "uid": other.uid }));
     let references: Vec<Value> = [json!(owner)].into_iter().chain(former).collect();
-    let body = json!({ "metadata": { "uid": is.uid, "ownerReferences": references } });
+    let labels = json!({ PART_OF: names::APP });
+    let body = json!({ "metadata": { "uid": is.uid, "labels": labels, "ownerReferences": references } });
     Some(Step::Own { kind, owner: owner.clone(), body })
 }
 

@@ -3,7 +3,7 @@
 use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
-use sluice_api::{Endpoint, WebhookEntry};
+use sluice_api::{Endpoint, FORMER_ENTRIES, WebhookEntry};
 use sluice_manifests::{InstallOptions, default_namespace_selector, mutating, validating};
 
 use super::aks;
@@ -11,6 +11,7 @@ use super::observe::{Configuration, Kind, World};
 use super::ownership;
 use super::policies::{self, Selectors};
 use super::step::{Step, patch};
+use super::upkeep::Upkeep;
 use crate::compare::{same, without};
 use crate::owner::Owner;
 
@@ -42,7 +43,10 @@ struct Wanted<'a> {
     may_select: bool,
     /// It is known whether there are targets that need no gate.
     knows_targets: bool,
+    /// What is there is put right.
     restore: bool,
+    /// And what is missing is made.
+    make: bool,
 }
 
 /// The writes that are needed. What is not known is not touched.
@@ -82,7 +86,8 @@ fn contents(world: &World, options: &InstallOptions) -> Vec<Step> {
         selector,
         may_select: selectors.may_gate_others(),
         knows_targets: world.lets_in_targets_of.is_some(),
-        restore: world.installed,
+        restore: world.installed && world.upkeep >= Upkeep::Existing,
+        make: world.installed && world.upkeep == Upkeep::All,
     };
     let mut options = options.clone();
     options.webhook_path.clone_from(&world.path);
@@ -104,7 +109,7 @@ fn contents(world: &World, options: &InstallOptions) -> Vec<Step> {
 fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: &Wanted<'_>) -> Option<Step> {
     // An entry without the authorities or the path refuses what it should review, one without the namespaces gates the wrong
     // ones.
-    let may_add = wanted.restore && wanted.bundle.is_some() && wanted.knows_path && wanted.selector.is_some();
+    let may_add = wanted.make && wanted.bundle.is_some() && wanted.knows_path && wanted.selector.is_some();
     let Some(is) = is else {
         return may_add.then_some(Step::Create { kind, object });
     };
@@ -119,6 +124,7 @@ fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: 
             None => {}
         }
     }
+    operations.extend(without_former(is));
     if is.webhooks.is_empty() && !missing.is_empty() {
         // The list itself is gone with its last entry.
         operations.push(json!({ "op": "add", "path": "/webhooks", "value": missing }));
@@ -132,6 +138,20 @@ fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: 
         operations.extend(gated_namespaces(is, wanted));
     }
     (!operations.is_empty()).then(|| patch(kind, &is.identity.resource_version, operations))
+}
+
+/// What takes out the entries of former versions: API servers would call a path that nothing serves. The last goes first, so
+/// that the places of the others stay.
+fn without_former(is: &Configuration) -> impl Iterator<Item = Value> {
+    let places = is.webhooks.iter().enumerate().rev();
+    let former = places.filter(|(_, (name, _))| FORMER_ENTRIES.contains(&name.as_str()));
+    former.flat_map(|(index, (name, _))| {
+        let path = format!("/webhooks/{index}");
+        [
+            json!({ "op": "test", "path": format!("{path}/name"), "value": name }),
+            json!({ "op": "remove", "path": path }),
+        ]
+    })
 }
 
 /// What brings the entry at `index` to `entry`, but for the namespaces that are gated.

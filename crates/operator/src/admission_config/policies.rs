@@ -8,12 +8,13 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 use sluice_api::{WebhookEntry, names};
-use sluice_manifests::{AdmissionPolicy, InstallOptions, admission_policies};
+use sluice_manifests::{AdmissionPolicy, InstallOptions, admission_policies, is_standing};
 
 use super::aks;
 use super::gated::{GATED, GATED_BINDING, is_last};
 use super::observe::{Fixed, Kind, World};
 use super::step::{Step, patch};
+use super::upkeep::Upkeep;
 use crate::compare::same;
 
 const GATE: Kind = Kind::Policy { name: names::GATE_POLICY, mutates: true };
@@ -86,16 +87,19 @@ pub(super) fn plan(world: &World, options: &InstallOptions, selectors: &Selector
     let known = world.selector.is_some();
     let step = |policy: AdmissionPolicy| {
         let follows = policy.follows_selector();
+        let upkeep = if is_standing(policy.name) { Upkeep::All } else { world.upkeep };
         let kinds = [Kind::policy(&policy), Kind::binding(&policy)];
         let objects = kinds.into_iter().zip([policy.policy, policy.binding]);
         objects.filter_map(move |(kind, object)| match world.fixed.get(&kind)? {
-            Some(is) => {
+            Some(is) if upkeep >= Upkeep::Existing => {
                 let mut object = object;
                 if kind == GATE && world.lets_in_targets_of.is_none() {
                     keep(&mut object, MUTATIONS, &is.spec);
                 }
                 repair(kind, is, &object, selectors.may_select(kind) && known)
             }
+            Some(_) => None,
+            None if upkeep < Upkeep::All => None,
             // A policy without its namespaces holds for the wrong ones.
             None if follows && !known => None,
             None if is_last(kind) && !selectors.complete => None,

@@ -42,6 +42,11 @@ impl Step {
         }
     }
 
+    /// Whether it changes what an object says.
+    pub(super) const fn puts_back(&self) -> bool {
+        matches!(self, Self::Patch { .. })
+    }
+
     /// Whether something that gates gets other namespaces: what refuses has to wait until API servers have followed.
     pub(super) fn selects_for_gates(&self) -> bool {
         let Self::Patch { kind, operations } = self else { return false };

@@ -14,7 +14,7 @@ use sluice_manifests::certificates::{CaPair, CertError, CertOrder, CertStep, Mad
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::retry::{Failure, classify};
 
-use super::plan::{ca_pair, serving_pair};
+use super::pairs::{ca_pair, serving_pair};
 
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 

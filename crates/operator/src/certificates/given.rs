@@ -14,7 +14,8 @@ use sluice_runtime::client::with_deadline;
 
 use super::apply::{DEADLINE, store};
 use super::observe::{Secrets, Seen};
-use super::plan::{ca_pair, known, serving_pair, text};
+use super::pairs::{ca_pair, serving_pair, text};
+use super::plan::known;
 use super::{CertificateSettings, LONGEST_SLEEP, LoopError};
 
 /// So long at most what is not valid yet is left alone: a clock may be put right.

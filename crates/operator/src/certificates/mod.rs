@@ -10,6 +10,7 @@ mod apply;
 mod bundle;
 mod given;
 pub(crate) mod observe;
+pub(crate) mod pairs;
 pub(crate) mod plan;
 #[cfg(test)]
 mod tests;

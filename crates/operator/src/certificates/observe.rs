@@ -12,6 +12,8 @@ use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio_util::sync::CancellationToken;
 
+use super::pairs::ca_pair;
+
 /// So long Secrets are waited for before that is said. With the rights of an older manifest one may never be read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -147,6 +149,15 @@ impl Secrets {
             }
         };
         cancel.run_until_cancelled(loading).await;
+    }
+
+    /// PEM of the authority's certificate, if it is known and there is one.
+    #[must_use]
+    pub fn authority(&self) -> Option<String> {
+        match &*self.ca.borrow() {
+            Seen::Present(secret) => Some(ca_pair(secret).certificate),
+            Seen::Absent | Seen::Unknown => None,
+        }
     }
 
     /// The Secret with the authority. What is known already counts as a change.

@@ -1,12 +1,15 @@
 //! Something to do about an `AAQ` or `MTQ` itself, not about its status.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::json;
 use sluice_api::{AAQ, AaqSpec, MTQ, names};
 use sluice_runtime::client::with_deadline;
+use sluice_runtime::events::{EventType, Report};
 
 use super::apply::Target;
 
@@ -24,6 +27,17 @@ pub(super) enum Act {
         /// Its version.
         resource_version: String,
     },
+    /// Have the `AAQ` that holds say the pause which that of the operator says, if it is as it was seen.
+    Pause {
+        /// Its name.
+        name: String,
+        /// Its uid.
+        uid: String,
+        /// Its version.
+        resource_version: String,
+        /// Those of the pause.
+        annotations: BTreeMap<String, String>,
+    },
     /// Give an object these finalizers, if it is as it was seen.
     Finalizers {
         /// The object; no operand.
@@ -33,6 +47,40 @@ pub(super) enum Act {
         /// All that it is to have.
         finalizers: Vec<String>,
     },
+}
+
+impl Act {
+    /// Of all that is done, this one, whatever the version of the object.
+    pub(super) fn about(&self) -> String {
+        match self {
+            Self::Make => "make".to_owned(),
+            Self::TakeBack { .. } => "take back".to_owned(),
+            Self::Pause { name, .. } => format!("pause {name}"),
+            Self::Finalizers { target, .. } => format!("finalizers {target}"),
+        }
+    }
+
+    /// The event once it is done, of what nobody would see otherwise.
+    pub(super) fn event(&self) -> Option<Report> {
+        let Self::Pause { name, uid, annotations, .. } = self else { return None };
+        let until = annotations.get(names::PAUSED_ANNOTATION).map(String::as_str).unwrap_or_default();
+        Some(Report {
+            regarding: ObjectReference {
+                api_version: Some(names::API_VERSION.to_owned()),
+                kind: Some("AAQ".to_owned()),
+                name: Some(name.clone()),
+                uid: Some(uid.clone()),
+                ..ObjectReference::default()
+            },
+            related: None,
+            type_: EventType::Normal,
+            reason: "PauseCarriedOver".to_owned(),
+            action: "CarryOver".to_owned(),
+            note: format!(
+                "the pause until {until} is that of the operator's AAQ, in whose place this one holds"
+            ),
+        })
+    }
 }
 
 /// Does it.
@@ -55,6 +103,12 @@ pub(super) async fn send(client: &Client, act: &Act) -> kube::Result<()> {
                 Preconditions { uid: Some(uid.clone()), resource_version: Some(resource_version.clone()) };
             let params = DeleteParams { preconditions: Some(as_seen), ..DeleteParams::default() };
             with_deadline(DEADLINE, aaqs.delete(names::AAQ_NAME, &params)).await.map(drop)
+        }
+        Act::Pause { name, resource_version, annotations, .. } => {
+            let metadata = json!({ "resourceVersion": resource_version, "annotations": annotations });
+            let patch = Patch::Merge(json!({ "metadata": metadata }));
+            let params = PatchParams { field_manager: manager(), ..PatchParams::default() };
+            with_deadline(DEADLINE, aaqs.patch_metadata(name, &params, &patch)).await.map(drop)
         }
         Act::Finalizers { target, resource_version, finalizers } => {
             let metadata = json!({ "resourceVersion": resource_version, "finalizers": finalizers });

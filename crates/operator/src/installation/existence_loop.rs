@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::Client;
-use sluice_runtime::backoff::{Backoff, process_seed};
+use sluice_api::names;
+use sluice_runtime::events::Recorder;
 use sluice_runtime::retry::{Failure, classify};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::act::{Act, send};
-use super::existence::{Absence, plan};
+use super::existence::{Absence, Failures, is_withheld, plan};
 use super::observe::World;
+use super::{UNSEEN, finalizer};
 use crate::certificates::LoopError;
 use crate::presence::Presence;
 
@@ -21,33 +24,50 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) async fn keep(
     client: &Client,
     mut seen: watch::Receiver<World>,
-    told: &watch::Sender<Presence>,
+    (told, events): (&watch::Sender<Presence>, &Recorder),
     may_write: impl Fn() -> bool,
 ) -> Result<(), LoopError> {
-    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
-    let mut absence = Absence::default();
+    let mut failures = Failures::default();
+    let (mut absence, mut was_withheld) = (Absence::default(), false);
     loop {
         let world = seen.borrow_and_update().clone();
         tell(told, world.presence());
-        let now = Instant::now();
+        if is_withheld(&world) && !was_withheld {
+            tracing::warn!(
+                crd = names::AAQ_DEFINITION,
+                "no AAQ made: another program keeps the CRD, and its operator may take any AAQ as an order: create one"
+            );
+        }
+        was_withheld = is_withheld(&world);
+        let (now, time) = (Instant::now(), Timestamp::now());
         let due = absence.look(&world, now);
-        let acts = plan(&world, due.is_some_and(|due| due <= now));
-        let mut again = due.filter(|due| *due > now);
-        let (has_acts, mut failed) = (!acts.is_empty(), false);
+        let acts = plan(&world, due.is_some_and(|due| due <= now), time);
+        let later = finalizer::later(&world, time).map(|later| now + later);
+        let mut again: Vec<Instant> = due.filter(|due| *due > now).into_iter().chain(later).collect();
+        let mut is_sent = false;
         for act in acts {
+            if let Some(due) = failures.held(&act, Instant::now()) {
+                again.push(due);
+                continue;
+            }
             if !may_write() {
                 return Err(LoopError::NotLeading { what: "the AAQ" });
             }
-            failed |= !carry_out(client, &act).await;
+            if carry_out(client, &act).await {
+                failures.done(&act);
+                act.event().into_iter().for_each(|event| events.report(event));
+                is_sent = true;
+            } else {
+                again.push(failures.failed(&act, Instant::now()));
+            }
         }
-        if failed {
-            again = Some(Instant::now() + backoff.failed());
-        } else if has_acts {
-            backoff.reset();
+        if is_sent {
+            // What was not done, because the object was another one by then, is planned anew if no watch tells of that.
+            again.push(Instant::now() + UNSEEN);
             tokio::time::sleep(PAUSE).await;
         }
         let timer = async {
-            match again {
+            match again.into_iter().min() {
                 Some(due) => tokio::time::sleep_until(due).await,
                 None => std::future::pending().await,
             }
@@ -73,7 +93,7 @@ fn tell(told: &watch::Sender<Presence>, presence: Presence) {
     }
 }
 
-/// Whether nothing is left to do before the watch tells of a change.
+/// Whether it was not refused.
 async fn carry_out(client: &Client, act: &Act) -> bool {
     let Err(error) = send(client, act).await else {
         tracing::info!(?act, "AAQ put right");

@@ -112,8 +112,8 @@ pub async fn run(
     let InstallOptions { naming, installation: mode, .. } = settings.options;
     let (seen, world) = watch::channel(World { naming, mode, ..World::default() });
     let sources = Sources::new(client.clone(), &settings.options.namespace, told.admission, seen);
-    let existence = existence_loop::keep(&client, world.clone(), &told.presence, &may_write);
-    let writer = Writer::new(client.clone(), settings, told.events);
+    let existence = existence_loop::keep(&client, world.clone(), (&told.presence, &told.events), &may_write);
+    let writer = Writer::new(client.clone(), settings, told.events.clone());
     tokio::select! {
         result = keep(writer, world, &may_write) => result,
         result = existence => result,

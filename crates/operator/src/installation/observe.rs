@@ -13,7 +13,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use sluice_api::{holding, names};
-use sluice_manifests::uninstall::PART_OF;
+use sluice_manifests::uninstall::{PART_OF, is_of_others};
 use sluice_manifests::{Installation, Naming};
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kind};
 use tokio::sync::watch;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::kind::{Kind, Operand};
 use super::live::Live;
-use super::wire::{AaqWire, MtqWire, OperandWire, Order, Orders as _, PriorityClassWire};
+use super::wire::{AaqWire, DefinitionWire, MtqWire, OperandWire, Order, Orders as _, PriorityClassWire};
 use crate::owner::{self, Owner};
 use crate::presence::{Presence, Removal};
 use crate::troubles::AdmissionTroubles;
@@ -36,6 +36,8 @@ pub(super) struct World {
     pub(super) aaqs: Option<BTreeMap<String, Order>>,
     /// By name; none where the cluster does not have the kind.
     pub(super) mtqs: Option<BTreeMap<String, Order>>,
+    /// Another program keeps the CRD of `AAQ`s.
+    pub(super) is_kind_of_others: Option<bool>,
     /// Those that a pod may name.
     pub(super) priority_classes: Option<BTreeSet<String>>,
     /// Objects of the kinds of operands that have our labels.
@@ -175,6 +177,12 @@ impl Sources {
         let (client, namespace) = (|| self.client.clone(), self.namespace.as_str());
         tokio::join!(
             self.follow_orders(&cancel),
+            self.follow_all(
+                WatchOptions::default().fields(format!("metadata.name={}", names::AAQ_DEFINITION)),
+                |definition: DefinitionWire| is_of_others(&definition.metadata, namespace),
+                &cancel,
+                |world, found| world.is_kind_of_others = Some(found.into_values().any(|is| is)),
+            ),
             self.follow_all(
                 WatchOptions::default(),
                 |_: PriorityClassWire| (),

@@ -117,11 +117,16 @@ fn asked(world: &World) -> Option<AskedOfPods> {
         return None;
     };
     let order = world.users_aaq().or_else(|| world.mtq());
-    Some(order.map(|order| of_pods(&order.spec, classes)).unwrap_or_default())
+    let mut asked = order.map(|order| of_pods(&order.spec, classes)).unwrap_or_default();
+    if asked.priority_class.is_none() {
+        let class = world.naming.parts().priority_class.filter(|class| classes.contains(*class));
+        asked.priority_class = class.map(str::to_owned);
+    }
+    Some(asked)
 }
 
-/// A class that does not exist would keep pods from being made. application-aware-quota
-/// (`pkg/aaq-operator/resources/namespaced`) takes KubeVirt's class where none is named; here that of the options holds.
+/// A class that does not exist would keep pods from being made. application-aware-quota (`pkg/aaq-operator/cr-manager.go`)
+/// takes KubeVirt's class where none is named, as is done under its names; otherwise that of the options holds.
 fn of_pods(spec: &Spec, classes: &BTreeSet<String>) -> AskedOfPods {
     AskedOfPods {
         infra: spec.infra.clone(),

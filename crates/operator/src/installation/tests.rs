@@ -1,5 +1,6 @@
 //! What the loop decides from what it sees.
 
+mod acts;
 mod asked;
 mod existence;
 mod operands;
@@ -44,6 +45,7 @@ fn world() -> World {
     let mut world = World {
         aaqs: Some(BTreeMap::new()),
         mtqs: Some(BTreeMap::new()),
+        is_kind_of_others: Some(false),
         priority_classes: Some(["high", "system-cluster-critical"].map(str::to_owned).into()),
         operands: Kind::ALL.map(|kind| (kind, super::observe::Operands::default())).into(),
         unlisted: BTreeMap::new(),

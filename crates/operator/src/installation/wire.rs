@@ -1,14 +1,16 @@
 //! The kinds that are read, narrowed to what matters here.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sluice_api::{AAQ, AaqStatus, MTQ, is_placeholder};
+use sluice_api::{AAQ, AaqStatus, MTQ, has_put_finalizer, is_placeholder, names};
 
 /// An object of the kind `K` that the operator makes: what is compared is kept as it is written.
 #[derive(Clone, Debug, Deserialize)]
@@ -56,6 +58,13 @@ impl<K: Resource<DynamicType = ()>> Resource for OperandWire<K> {
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = PriorityClass)]
 pub(super) struct PriorityClassWire {
+    pub(super) metadata: ObjectMeta,
+}
+
+/// A CRD: whose it is.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = CustomResourceDefinition)]
+pub(super) struct DefinitionWire {
     pub(super) metadata: ObjectMeta,
 }
 
@@ -122,8 +131,14 @@ pub(super) struct Order {
     pub(super) created: i64,
     /// It is being deleted.
     pub(super) is_deleted: bool,
+    /// Since when, in seconds since 1970.
+    pub(super) deleted: i64,
     /// Those that it waits for then.
     pub(super) finalizers: Vec<String>,
+    /// An operator of ours has put the one there by which an object of the kind waits, and not another operator.
+    pub(super) is_held_by_us: bool,
+    /// The annotations of a pause.
+    pub(super) pause: BTreeMap<String, String>,
     /// An `AAQ` of the operator, before which any other holds.
     pub(super) gives_way: bool,
     /// What is asked for.
@@ -143,23 +158,33 @@ impl Orders for AaqWire {
         let Self { metadata, spec, status } = self;
         let asks_for_nothing = spec == Spec::default();
         let gives_way = is_placeholder(metadata.name.as_deref(), metadata.labels.as_ref(), asks_for_nothing);
-        Order { gives_way, ..order(metadata, spec, status) }
+        Order { gives_way, ..order(metadata, names::FINALIZER, spec, status) }
     }
 }
 
 impl Orders for MtqWire {
     fn order(self) -> Order {
-        order(self.metadata, self.spec, self.status)
+        order(self.metadata, names::MTQ_FINALIZER, self.spec, self.status)
     }
 }
 
-fn order(metadata: ObjectMeta, spec: Spec, status: Value) -> Order {
+/// Annotations of a pause.
+const OF_PAUSE: [&str; 3] =
+    [names::PAUSED_ANNOTATION, names::PAUSED_SINCE_ANNOTATION, names::PAUSE_RATE_ANNOTATION];
+
+fn order(metadata: ObjectMeta, finalizer: &str, spec: Spec, status: Value) -> Order {
+    let deleted = metadata.deletion_timestamp.as_ref().map(|time| time.0.as_second());
+    let mut pause = metadata.annotations.unwrap_or_default();
+    pause.retain(|name, _| OF_PAUSE.contains(&name.as_str()));
     Order {
         name: metadata.name.unwrap_or_default(),
         uid: metadata.uid.unwrap_or_default(),
         resource_version: metadata.resource_version.unwrap_or_default(),
         created: metadata.creation_timestamp.map_or(0, |time| time.0.as_second()),
-        is_deleted: metadata.deletion_timestamp.is_some(),
+        is_deleted: deleted.is_some(),
+        deleted: deleted.unwrap_or_default(),
+        is_held_by_us: has_put_finalizer(metadata.managed_fields.as_deref(), finalizer, names::OPERATOR),
+        pause,
         finalizers: metadata.finalizers.unwrap_or_default(),
         gives_way: false,
         spec,

@@ -18,12 +18,12 @@ pub struct WriteToken {
 }
 
 impl WriteToken {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { epoch: Instant::now(), held_until: Arc::new(AtomicU64::new(0)) }
     }
 
     /// Time on the clock of the election.
-    pub(super) fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.epoch.elapsed()
     }
 
@@ -32,7 +32,7 @@ impl WriteToken {
         nanos(self.epoch.elapsed()) < self.held_until.load(Ordering::Acquire)
     }
 
-    pub(super) fn hold_until(&self, until: Duration) {
+    pub(crate) fn hold_until(&self, until: Duration) {
         self.held_until.store(nanos(until), Ordering::Release);
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::{StreamExt as _, stream};
+use futures::StreamExt as _;
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
@@ -12,10 +12,11 @@ use sluice_manifests::uninstall::{Collection, ObjectName, Step, Wait};
 use sluice_runtime::clock::ServerClock;
 
 use super::finalizers::unfinalize;
+use super::goes_on::GoesOn;
 use super::observe::processes;
 use super::release::{Released, release};
 use super::report::{Action, Report};
-use super::requests::{api_of, list};
+use super::requests::{api_of, list, while_wanted};
 use super::restore::{Restored, restore};
 use crate::progress::{Progress, Say, to_stderr};
 use crate::requests::{CONCURRENT, RequestError, failed, find, patiently};
@@ -29,26 +30,32 @@ const PAUSE: Duration = Duration::from_millis(500);
 const CLEARINGS: usize = 3;
 
 /// What steps are carried out with.
-pub(crate) struct Removal {
+pub(crate) struct Removal<'a> {
     client: Client,
     as_quota_controller: (Client, Arc<ServerClock>),
     namespace: String,
     say: Say,
+    goes_on: GoesOn<'a>,
     released: Released,
 }
 
-impl Removal {
+impl<'a> Removal<'a> {
     pub(crate) fn new(
         client: Client,
         as_quota_controller: (Client, Arc<ServerClock>),
         namespace: String,
-        say: Say,
+        (say, goes_on): (Say, GoesOn<'a>),
     ) -> Self {
-        Self { client, as_quota_controller, namespace, say, released: Released::default() }
+        Self { client, as_quota_controller, namespace, say, goes_on, released: Released::default() }
     }
 
-    /// Does the step and reports it, also what was done before an error.
-    pub(crate) async fn carry_out(&mut self, step: &Step, report: &mut Report) -> anyhow::Result<()> {
+    /// Does the step and reports it, also what was done before an error. Returns why the steps after it have to wait, if
+    /// they have to.
+    pub(crate) async fn carry_out(
+        &mut self,
+        step: &Step,
+        report: &mut Report,
+    ) -> anyhow::Result<Option<String>> {
         match step {
             Step::Stop(object) => {
                 if self.stop(object).await? {
@@ -63,7 +70,7 @@ impl Removal {
             Step::Wait(Wait::Followed) => tokio::time::sleep(FOLLOWED).await,
             Step::Wait(Wait::Ended) => self.until_ended().await?,
             Step::Release => {
-                let done = release(&self.client, self.say, &mut self.released).await;
+                let done = release(&self.client, (self.say, self.goes_on), &mut self.released).await;
                 report.released(&self.released);
                 done?;
             }
@@ -73,6 +80,7 @@ impl Removal {
                 let done = restore((&self.client, impersonating), clock, self.say, &mut restored).await;
                 report.restored(&restored);
                 done?;
+                return Ok(restored.holds_up());
             }
             Step::Clear(collection) => {
                 let mut deleted = 0;
@@ -82,7 +90,7 @@ impl Removal {
             }
             Step::Unfinalize => unfinalize(&self.client).await?,
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Whether there was something to stop.
@@ -118,7 +126,7 @@ impl Removal {
             let objects = list(&self.client, collection, &self.namespace).await?;
             let due: Vec<_> =
                 objects.into_iter().filter(|object| object.metadata.deletion_timestamp.is_none()).collect();
-            if due.is_empty() {
+            if due.is_empty() || !(self.goes_on)() {
                 break;
             }
             let (client, of) = (&self.client, &kind);
@@ -128,7 +136,7 @@ impl Removal {
                 let object = ObjectName { kind: of.clone(), namespace, name };
                 delete(client, &object, &metadata.uid.unwrap_or_default()).await
             });
-            let mut answers = stream::iter(requests).buffer_unordered(CONCURRENT);
+            let mut answers = while_wanted(requests, self.goes_on).buffer_unordered(CONCURRENT);
             while let Some(answer) = answers.next().await {
                 *deleted += usize::from(answer?);
                 progress.say(|| format!("deleted {deleted} {}", kind.qualified()));

@@ -2,9 +2,9 @@
 //! never be deleted.
 
 use kube::Client;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ObjectMeta, Patch, PatchParams};
 use serde_json::json;
-use sluice_api::names;
+use sluice_api::{has_put_finalizer, names};
 use sluice_manifests::uninstall::{ObjectName, orders};
 
 use super::requests::{api_of, list_kind};
@@ -18,15 +18,14 @@ pub(super) struct Finalized {
     others: Vec<String>,
 }
 
-/// Those that have one of ours.
+/// Those that have one that is to go.
 pub(super) async fn finalized(client: &Client) -> Result<Vec<Finalized>, RequestError> {
-    let is_ours = |finalizer: &String| [names::FINALIZER, names::MTQ_FINALIZER].contains(&finalizer.as_str());
     let mut all = Vec::new();
     for kind in orders() {
         for found in list_kind(client, &kind, None, "").await? {
             let metadata = found.metadata;
             let (ours, others): (Vec<_>, Vec<_>) =
-                metadata.finalizers.unwrap_or_default().into_iter().partition(is_ours);
+                metadata.finalizers.iter().flatten().cloned().partition(|each| is_to_go(each, &metadata));
             if !ours.is_empty() {
                 let name = metadata.name.unwrap_or_default();
                 let object = ObjectName { kind: kind.clone(), namespace: None, name };
@@ -36,6 +35,14 @@ pub(super) async fn finalized(client: &Client) -> Result<Vec<Finalized>, Request
         }
     }
     Ok(all)
+}
+
+/// Whether it has one of the two names, and either the object waits for it or our operator has put it there: that of another
+/// operator, which may be at work, is its own to take as long as nothing waits.
+fn is_to_go(finalizer: &str, of: &ObjectMeta) -> bool {
+    let is_named = [names::FINALIZER, names::MTQ_FINALIZER].contains(&finalizer);
+    let managed = of.managed_fields.as_deref();
+    is_named && (of.deletion_timestamp.is_some() || has_put_finalizer(managed, finalizer, names::OPERATOR))
 }
 
 /// Takes them off all objects. What changes meanwhile is found at the next look.
@@ -51,4 +58,29 @@ pub(super) async fn unfinalize(client: &Client) -> Result<(), RequestError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finalizer_of_another_operator_stays_until_the_object_waits_for_it() {
+        let is = |finalizer: &str, manager: &str, deleted: Option<&str>| {
+            let item = format!("v:\"{finalizer}\"");
+            let fields = json!({ "f:metadata": { "f:finalizers": { item: {} } } });
+            let metadata = json!({
+                "name": "aaq", "finalizers": [finalizer], "deletionTimestamp": deleted,
+                "managedFields": [{ "manager": manager, "operation": "Update", "fieldsV1": fields }],
+            });
+            is_to_go(finalizer, &serde_json::from_value(metadata).unwrap())
+        };
+        assert!(is(names::FINALIZER, names::OPERATOR, None));
+        assert!(!is(names::FINALIZER, "aaq-operator", None));
+        assert!(!is(names::MTQ_FINALIZER, "mtq-operator", None));
+        for finalizer in [names::FINALIZER, names::MTQ_FINALIZER] {
+            assert!(is(finalizer, "other", Some("2026-01-01T00:00:00Z")), "{finalizer}");
+        }
+        assert!(!is("example.com/other", names::OPERATOR, Some("2026-01-01T00:00:00Z")));
+    }
 }

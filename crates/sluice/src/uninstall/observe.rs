@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use kube::{Api, Client};
@@ -10,7 +11,7 @@ use serde_json::Value;
 use sluice_api::names;
 use sluice_manifests::uninstall::{
     Collection, Found, ObjectName, PART_OF, Part, Seen, Wish, definitions, goes_with_aaq, inventory,
-    processes_selector,
+    is_of_others, processes_selector,
 };
 
 use super::requests::{api_of, list};
@@ -18,8 +19,8 @@ use super::{finalizers, restore};
 use crate::held_pods;
 use crate::requests::{CONCURRENT, RequestError, failed, find, patiently};
 
-/// Label of the program that keeps an object.
-const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// So long after the end of its grace a pod counts as lost with its node.
+const LOST: SignedDuration = SignedDuration::from_secs(60);
 
 /// The installation is in another namespace.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -38,20 +39,23 @@ pub(super) async fn observe(client: &Client, namespace: &str, wish: &Wish) -> an
     let definitions = if wish.keep_objects && !wish.definitions { Vec::new() } else { definitions() };
     let further = Collection::OF_USERS.into_iter().chain(Collection::KEPT);
     let collections = Collection::MADE.into_iter().chain(further).collect();
-    let seen = look_at(client, namespace, (inventory(namespace), definitions, collections)).await?;
+    let seen = look_at(client, namespace, (inventory(namespace), definitions, collections), |_| true).await?;
     Ok(Seen { finalized: finalizers::finalized(client).await?.len(), ..seen })
 }
 
-/// Looks at what the operator makes by the word of an `AAQ`.
+/// Looks at what the operator makes by the word of an `AAQ`. That need not wait for pods on nodes that do not answer.
 pub(crate) async fn observe_made(client: &Client, namespace: &str) -> anyhow::Result<Seen> {
     let parts = inventory(namespace).into_iter().filter(goes_with_aaq).collect();
-    look_at(client, namespace, (parts, Vec::new(), Collection::MADE.into())).await
+    let now = Timestamp::now();
+    let runs = |process: &Process| !process.is_lost(now);
+    look_at(client, namespace, (parts, Vec::new(), Collection::MADE.into()), runs).await
 }
 
 async fn look_at(
     client: &Client,
     namespace: &str,
     (parts, names_of_definitions, listed): (Vec<Part>, Vec<ObjectName>, Vec<Collection>),
+    runs: impl Fn(&Process) -> bool,
 ) -> anyhow::Result<Seen> {
     let (parts, names): (Vec<_>, Vec<_>) = parts.into_iter().map(|part| (part.clone(), part.object)).unzip();
     let objects = objects(client, names).await?;
@@ -76,7 +80,7 @@ async fn look_at(
         definitions,
         collections,
         ending,
-        processes: processes(client, namespace).await?.len(),
+        processes: processes(client, namespace).await?.iter().filter(|process| runs(process)).count(),
         held: held_pods::held(client, None).await?.len(),
         raised: restore::marked(client).await?,
         finalized: 0,
@@ -96,15 +100,33 @@ async fn objects(
     stream::iter(asked).buffered(CONCURRENT).try_collect().await
 }
 
-/// The pods of controller and webhook that may run.
-pub(super) async fn processes(client: &Client, namespace: &str) -> Result<Vec<String>, RequestError> {
+/// A pod of controller or webhook that may run.
+pub(super) struct Process {
+    pub(super) name: String,
+    /// The end of its grace, if it is being deleted.
+    ends: Option<Timestamp>,
+}
+
+impl Process {
+    /// Its node does not answer: that would have told of its end by `now`.
+    fn is_lost(&self, now: Timestamp) -> bool {
+        self.ends.is_some_and(|ends| now.duration_since(ends) > LOST)
+    }
+}
+
+/// Those that there are.
+pub(super) async fn processes(client: &Client, namespace: &str) -> Result<Vec<Process>, RequestError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let which = ListParams::default()
         .labels(&processes_selector())
         .fields("status.phase!=Failed,status.phase!=Succeeded");
     let pods = patiently(|| pods.list_metadata(&which)).await;
     let pods = pods.map_err(failed("list", format!("pods of namespace {namespace}"), "pods".to_owned()))?;
-    Ok(pods.items.into_iter().filter_map(|pod| pod.metadata.name).collect())
+    let process = |metadata: ObjectMeta| {
+        let ends = metadata.deletion_timestamp.map(|time| time.0);
+        Some(Process { name: metadata.name?, ends })
+    };
+    Ok(pods.items.into_iter().filter_map(|pod| process(pod.metadata)).collect())
 }
 
 fn found(object: &DynamicObject, namespace: &str) -> Found {
@@ -122,16 +144,6 @@ fn found(object: &DynamicObject, namespace: &str) -> Found {
 fn is_ours(object: &ObjectMeta) -> bool {
     let label = object.labels.as_ref().and_then(|labels| labels.get(PART_OF));
     label.is_some_and(|label| label == names::APP)
-}
-
-/// Whether it has an owner, or a label of another program. Helm labels what it applies, also of this installation's chart.
-fn is_of_others(object: &ObjectMeta, namespace: &str) -> bool {
-    let label = |name: &str| object.labels.as_ref()?.get(name).map(String::as_str);
-    let release = object.annotations.as_ref().and_then(|all| all.get("meta.helm.sh/release-namespace"));
-    let is_of_helm = |by: &str| by == "Helm" && release.is_some_and(|release| release == namespace);
-    object.owner_references.as_ref().is_some_and(|owners| !owners.is_empty())
-        || label(PART_OF).is_some_and(|whole| whole != names::APP)
-        || label(MANAGED_BY).is_some_and(|by| by != names::APP && !is_of_helm(by))
 }
 
 /// Objects of the cluster have one name wherever the installation is, but say where that is.
@@ -182,6 +194,16 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_whose_node_does_not_answer_is_lost_a_minute_after_its_grace() {
+        let end = Timestamp::UNIX_EPOCH;
+        let process = |ends| Process { name: "one".to_owned(), ends };
+        let at = |seconds| end + SignedDuration::from_secs(seconds);
+        assert!(!process(Some(end)).is_lost(at(60)) && process(Some(end)).is_lost(at(61)));
+        assert!(!process(Some(at(30))).is_lost(at(61)), "in its grace it may end by itself");
+        assert!(!process(None).is_lost(at(10_000)), "it runs");
+    }
+
+    #[test]
     fn what_has_no_label_is_not_ours() {
         let deployment = |labels: Value, spec: Value| {
             let whole = json!({ "metadata": { "uid": "u", "labels": labels }, "spec": spec });
@@ -192,21 +214,5 @@ mod tests {
         assert_eq!(ours, expected);
         assert!(!deployment(json!({ PART_OF: "flow" }), json!({})).is_ours);
         assert!(!deployment(json!({}), json!({})).is_ours);
-    }
-
-    #[test]
-    fn an_owner_or_a_label_of_another_program_is_of_others() {
-        let of_others = |metadata: Value| is_of_others(&serde_json::from_value(metadata).unwrap(), "here");
-        let labelled = |name: &str, value: &str| of_others(json!({ "labels": { name: value } }));
-        assert!(!of_others(json!({})));
-        assert!(!labelled(PART_OF, "sluice") && !labelled(MANAGED_BY, "sluice"));
-        assert!(labelled(PART_OF, "hyperconverged-cluster") && labelled(MANAGED_BY, "aaq-operator"));
-        let helm = |at: &str| {
-            let annotations = json!({ "meta.helm.sh/release-namespace": at });
-            of_others(json!({ "labels": { MANAGED_BY: "Helm" }, "annotations": annotations }))
-        };
-        assert!(labelled(MANAGED_BY, "Helm") && helm("there") && !helm("here"));
-        let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u" });
-        assert!(of_others(json!({ "ownerReferences": [owner] })));
     }
 }

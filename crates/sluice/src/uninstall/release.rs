@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
+use futures::StreamExt as _;
 use kube::Client;
 use sluice_api::names;
 use sluice_runtime::backoff::{Backoff, process_seed};
 
+use super::goes_on::GoesOn;
+use super::requests::while_wanted;
 use crate::held_pods;
 use crate::progress::{Progress, Say};
 use crate::requests::{CONCURRENT, RequestError};
@@ -42,22 +44,26 @@ impl Released {
 
 /// Releases all pods, those included that come meanwhile. Nothing of Sluice creates gates any more, so a list without any is
 /// the end. Who creates pods with the gate itself does not keep this from its end: all calls together go through the pods
-/// [so often](PASSES). What was done stands in `released` also after an error.
-pub(super) async fn release(client: &Client, say: Say, released: &mut Released) -> Result<(), RequestError> {
+/// [so often](PASSES). It ends early when it does not go on. What was done stands in `released` also after an error.
+pub(super) async fn release(
+    client: &Client,
+    (say, goes_on): (Say, GoesOn<'_>),
+    released: &mut Released,
+) -> Result<(), RequestError> {
     released.pods = 0;
     let mut progress = Progress::begin(say);
     let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5), process_seed());
     loop {
         let waiting = held_pods::held(client, None).await?;
         released.left = waiting.len();
-        if waiting.is_empty() || released.passes >= PASSES {
+        if waiting.is_empty() || released.passes >= PASSES || !goes_on() {
             return Ok(());
         }
         released.passes += 1;
         released.why = None;
         let (total, before) = (released.pods + waiting.len(), released.pods);
-        let mut answers =
-            stream::iter(waiting).map(|pod| held_pods::release(client, pod)).buffer_unordered(CONCURRENT);
+        let requests = while_wanted(waiting, goes_on).map(|pod| held_pods::release(client, pod));
+        let mut answers = requests.buffer_unordered(CONCURRENT);
         while let Some(answer) = answers.next().await {
             match answer {
                 Ok(()) => released.pods += 1,

@@ -1,6 +1,6 @@
 //! Requests about any kind of object, and about rights.
 
-use futures::{StreamExt as _, TryStreamExt as _, future, stream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, future, stream};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
@@ -9,6 +9,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 use sluice_manifests::uninstall::{Collection, Kind, ObjectName, Right, Step, rights};
 
+use super::goes_on::GoesOn;
 use crate::requests::{CONCURRENT, RequestError, failed, patiently};
 
 /// Objects in one page of a list.
@@ -41,10 +42,7 @@ pub(super) async fn list(
 ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, RequestError> {
     let home = collection.is_at_home().then_some(namespace);
     let all = list_kind(client, &collection.kind(), home, &collection.selector()).await?;
-    let is_meant = |object: &PartialObjectMeta<DynamicObject>| {
-        object.metadata.name.as_ref().is_some_and(|name| name.ends_with(collection.suffix()))
-    };
-    Ok(all.into_iter().filter(is_meant).collect())
+    Ok(all.into_iter().filter(|object| collection.has(&object.metadata)).collect())
 }
 
 /// Metadata of all objects of a kind that have these labels, in a namespace or everywhere.
@@ -72,6 +70,14 @@ pub(super) async fn list_kind(
             return Ok(all);
         }
     }
+}
+
+/// These one by one, as long as it goes on.
+pub(super) fn while_wanted<T>(
+    all: impl IntoIterator<Item = T>,
+    goes_on: GoesOn<'_>,
+) -> impl Stream<Item = T> {
+    stream::iter(all).take_while(move |_| future::ready(goes_on()))
 }
 
 /// Whether this account may do all that is planned. Half of it would let pods wait for ever.
@@ -122,4 +128,21 @@ pub(super) fn said(missing: &[Right]) -> String {
     all.sort();
     all.dedup();
     all.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Under a new `AAQ` no pod is released any more.
+    #[tokio::test]
+    async fn nothing_more_is_done_once_it_does_not_go_on() {
+        let asked = AtomicUsize::new(0);
+        let goes_on = || asked.fetch_add(1, Ordering::Relaxed) < 2;
+        let done: Vec<_> = while_wanted([1, 2, 3, 4], &goes_on).collect().await;
+        assert_eq!(done, [1, 2]);
+        assert_eq!(while_wanted([1, 2], &|| true).collect::<Vec<_>>().await, [1, 2]);
+    }
 }

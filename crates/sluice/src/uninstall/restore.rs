@@ -32,6 +32,15 @@ pub(super) struct Restored {
     pub(super) left: Vec<(String, String)>,
 }
 
+impl Restored {
+    /// Why what guards raised quotas has to stay, and what comes after it, if some are raised still.
+    pub(super) fn holds_up(&self) -> Option<String> {
+        let (name, why) = self.left.first()?;
+        let count = self.left.len();
+        Some(format!("{count} quotas are raised still, and what guards them stays: {name}: {why}"))
+    }
+}
+
 /// How many quotas have a mark.
 pub(super) async fn marked(client: &Client) -> Result<usize, RequestError> {
     Ok(quotas(client).await?.iter().filter(|quota| quota.native().mark().is_some()).count())

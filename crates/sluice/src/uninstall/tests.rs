@@ -147,6 +147,14 @@ fn what_does_not_end_and_what_is_of_others_is_told() {
 }
 
 #[test]
+fn a_quota_that_is_raised_still_keeps_its_guards() {
+    assert_eq!(Restored { quotas: 3, left: Vec::new() }.holds_up(), None);
+    let left = vec![("shop/quota".to_owned(), "forbidden".to_owned())];
+    let said = Restored { quotas: 3, left }.holds_up().unwrap();
+    assert!(said.ends_with("what guards them stays: shop/quota: forbidden"), "{said}");
+}
+
+#[test]
 fn nothing_to_do_is_one_line() {
     let report = Report::new("sluice-system", false);
     assert!(!report.is_anything_left());

@@ -5,8 +5,11 @@
 //! cannot be created again at once. Sluice's webhook is always registered and knows whether there is one. A selector that
 //! the API server refuses in what gates pods would be kept, and nothing would follow it: it is refused here.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
+use sluice_api::is_placeholder;
 use sluice_index::{AaqSpecWire, read_selector};
 
 use super::quota_rules::aggregate;
@@ -14,6 +17,7 @@ use crate::review::{Metadata, Operation, Review, Verdict, nullable, unreadable};
 use crate::settings::{AaqPresence, Settings};
 
 const VALID: &str = "AAQ request is valid";
+const SINGLE: &str = "only a single AAQ CR instance is allowed";
 const SELECTOR: &str = "spec.namespaceSelector";
 const EVERY_NAMESPACE: &str = "spec.namespaceSelector: {} gates every namespace but those that --exempt-namespaces names, \
      and refuses pods with spec.nodeName there: leave out the namespaces of further storage and network plugins by NotIn on \
@@ -23,7 +27,7 @@ const EVERY_NAMESPACE: &str = "spec.namespaceSelector: {} gates every namespace 
 pub fn aaq_validate(review: &Review<'_>, settings: &Settings) -> Verdict {
     let checked = match review.operation {
         Operation::Create => single(settings).and_then(|()| check(review)),
-        Operation::Update => check(review),
+        Operation::Update => becomes_single(review, settings).and_then(|()| check(review)),
         _ => Ok(Vec::new()),
     };
     match checked {
@@ -36,13 +40,24 @@ fn single(settings: &Settings) -> Result<(), Verdict> {
     match settings.aaq {
         // That of the operator is taken away by it once there is another.
         AaqPresence::Absent | AaqPresence::Present { gives_way: true, .. } => Ok(()),
-        AaqPresence::Present { .. } => Err(Verdict::deny("only a single AAQ CR instance is allowed")),
+        AaqPresence::Present { .. } => Err(Verdict::deny(SINGLE)),
         AaqPresence::Unknown => Err(Verdict::refuse(
             503,
             "it is not known yet whether an AAQ CR instance exists: try again, and if this stays, look at the \
              webhook's log and at its permission to list aaqs",
         )),
     }
+}
+
+/// That of the operator may become a user's by an edit, which makes it hold by its age: not beside another that holds.
+fn becomes_single(review: &Review<'_>, settings: &Settings) -> Result<(), Verdict> {
+    let another_holds = matches!(settings.aaq, AaqPresence::Present { gives_way: false, .. });
+    if !another_holds {
+        return Ok(());
+    }
+    let old = review.read_old_object::<AaqIdentity>("an AAQ")?;
+    let new = review.read_object::<AaqIdentity>("an AAQ")?;
+    if old.gives_way() && !new.gives_way() { Err(Verdict::deny(SINGLE)) } else { Ok(()) }
 }
 
 /// The warnings about a valid object.
@@ -91,4 +106,32 @@ struct AaqView {
     metadata: Metadata,
     #[serde(default)]
     spec: Value,
+}
+
+/// What says of an `AAQ` whether it gives way.
+#[derive(Default, Deserialize)]
+struct AaqIdentity {
+    #[serde(default, deserialize_with = "nullable")]
+    metadata: Identity,
+    #[serde(default)]
+    spec: Value,
+}
+
+/// Of its metadata.
+#[derive(Default, Deserialize)]
+struct Identity {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+}
+
+impl AaqIdentity {
+    fn gives_way(&self) -> bool {
+        let asks_for_nothing = match &self.spec {
+            Value::Object(fields) => fields.values().all(Value::is_null),
+            spec => spec.is_null(),
+        };
+        is_placeholder(self.metadata.name.as_deref(), self.metadata.labels.as_ref(), asks_for_nothing)
+    }
 }

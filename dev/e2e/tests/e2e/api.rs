@@ -29,14 +29,14 @@ const DEFINITIONS: &[Definition] = &[
         "applicationawareresourcequotas",
         &["arq", "arqs"],
         "Namespaced",
-        &["Request", "Limit", "Held", "Age"],
+        &["Request", "Limit", "Held", "Oldest", "Age"],
     ),
     (
         "ApplicationAwareClusterResourceQuota",
         "applicationawareclusterresourcequotas",
         &["acrq", "acrqs"],
         "Cluster",
-        &["Request", "Limit", "Held", "Age"],
+        &["Request", "Limit", "Held", "Oldest", "Age"],
     ),
     (
         MIRROR,
@@ -108,7 +108,10 @@ async fn kubectl_get_shows_used_and_hard_and_how_many_wait() {
     .unwrap();
     let table = kubectl(bed, &["get", "arq", "--namespace", &team.namespace.name]).await;
     let (head, row) = table.trim_end().split_once('\n').unwrap();
-    assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["NAME", "REQUEST", "LIMIT", "HELD", "AGE"]);
+    assert_eq!(
+        head.split_whitespace().collect::<Vec<_>>(),
+        ["NAME", "REQUEST", "LIMIT", "HELD", "OLDEST", "AGE"]
+    );
     assert!(row.starts_with("compute "), "{table}");
     for shown in ["requests.cpu: 500m/2", "pods: 1/1", "limits.memory: 0/4Gi", " 1 "] {
         assert!(row.contains(shown), "{shown} is missing: {table}");

@@ -168,7 +168,7 @@ async fn the_claim_of_an_ephemeral_volume_is_there_while_its_pod_is_held_which_i
     let mut pod = serde_json::to_value(objects::pod("claiming", &[])).unwrap();
     pod["spec"]["volumes"] = json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]);
     assert!(team.create(&pod).await.is_ok());
-    let words = told(&team, "claiming", "ExceededQuota").await;
+    let words = told(&team, "claiming", "QuotaExceeded").await;
     assert!(words.contains("claims of its ephemeral volumes exist already"), "{words}");
     team.until_used("compute", "persistentvolumeclaims", "1").await;
     assert_eq!(team.held().await, ["claiming"]);

@@ -56,7 +56,7 @@ async fn the_events_name_key_quota_and_amount_and_the_old_one_is_found_as_it_was
     assert_eq!(legacy.type_.as_deref(), Some("Warning"));
     assert_eq!(legacy.involved_object.name, None);
     assert_eq!(legacy.involved_object.namespace.as_deref(), Some(tenant.name()));
-    assert!(shared_metric("sluice_headroom_blocked_migrations").await >= 1.0);
+    assert!(shared_metric("sluice_blocked_migrations").await >= 1.0);
     assert_eq!(AuditTrail::of(&tenant).await.status_writes().count(), 0);
     migration.abort().await.unwrap();
 }

@@ -104,7 +104,7 @@ async fn nothing_is_asked_or_written_while_nothing_changes() {
     let blocked = (CROWDS * MACHINES) as f64;
     // The webhook may have told them before the controller has looked.
     let counted = || async {
-        let waiting = metric(admin, "sluice_headroom_blocked_migrations").await;
+        let waiting = metric(admin, "sluice_blocked_migrations").await;
         ((waiting - blocked).abs() < 0.5).then_some(())
     };
     wait::eventually(SOON, counted, "all migrations to be counted").await.unwrap();
@@ -137,7 +137,9 @@ async fn nothing_is_asked_or_written_while_nothing_changes() {
     one.tenant.until_clear().await;
     assert!(metric(admin, "sluice_headroom_nudges_total").await >= 1.0);
     for (before, after) in before.iter().zip(&after) {
-        let asked: Vec<&str> = after[before.len()..].iter().map(|event| event.uri.as_str()).collect();
+        let asked = after[before.len()..].iter().map(|event| event.uri.as_str());
+        // Each API server is asked for its version once a minute: no watch tells of an upgrade in place.
+        let asked: Vec<&str> = asked.filter(|uri| *uri != "/version").collect();
         assert!(asked.is_empty(), "{asked:#?}");
     }
 }

@@ -79,7 +79,7 @@ async fn what_does_not_fit_is_told_on_vm_and_vmi_and_stands_in_no_migrations_way
         })
     };
     vm.until_machine("to say why it does not grow", fails).await.unwrap();
-    let told = vm.until_event("ExceededQuota").await.unwrap();
+    let told = vm.until_event("QuotaExceeded").await.unwrap();
     assert_eq!(told.message, Some(format!("not given more CPUs or memory: {words}")));
     assert_eq!(vm.migrations().await.unwrap().len(), 0, "nothing is begun that would wait");
     let migration = vm.migrate().await.unwrap();

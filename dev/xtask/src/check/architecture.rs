@@ -11,7 +11,7 @@ use crate::shell::root;
 
 /// Pages in the root of the repository.
 const PAGES: [&str; 4] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
-/// The folder of all other pages.
+/// The folder of all other pages, with those inside it.
 const DOCS: &str = "docs";
 /// What is written as code and begins like this is the path of a file or folder, from the root of the repository.
 const CODE: [&str; 2] = ["crates/", "dev/"];
@@ -38,11 +38,17 @@ pub(super) fn check() -> anyhow::Result<()> {
 /// All pages that are checked.
 fn pages(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut pages: Vec<PathBuf> = PAGES.iter().map(|page| root.join(page)).collect();
-    let entries = std::fs::read_dir(root.join(DOCS)).with_context(|| format!("could not read {DOCS}"))?;
-    for entry in entries {
-        let path = entry.with_context(|| format!("could not read {DOCS}"))?.path();
-        if path.extension().is_some_and(|extension| extension == "md") {
-            pages.push(path);
+    let mut folders = vec![root.join(DOCS)];
+    while let Some(folder) = folders.pop() {
+        let entries =
+            std::fs::read_dir(&folder).with_context(|| format!("could not read {}", folder.display()))?;
+        for entry in entries {
+            let path = entry.with_context(|| format!("could not read {}", folder.display()))?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
         }
     }
     pages.sort();

@@ -5,12 +5,16 @@ use anyhow::bail;
 use super::metadata::Metadata;
 
 /// Crates that ship, and what each may use. What is under `dev/` may use anything that ships.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     // Pure: no crate of ours, no I/O.
     ("sluice-engine", &[]),
     ("sluice-api", &["sluice-engine"]),
     // Knows Kubernetes and no quota.
     ("sluice-runtime", &[]),
+    // For programs of others: no Kubernetes client, no plumbing of ours.
+    ("sluice-evaluator-sdk", &["sluice-engine"]),
+    // Asks evaluators; knows no quota.
+    ("sluice-evaluators", &["sluice-engine", "sluice-evaluator-sdk"]),
     // Holds what watches show, and asks nothing.
     ("sluice-index", &["sluice-api", "sluice-engine", "sluice-runtime"]),
     // Head-room: made by the webhook for a target pod, swept by a controller.
@@ -32,6 +36,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
             "sluice-api",
             "sluice-controllers",
             "sluice-engine",
+            "sluice-evaluators",
             "sluice-gate",
             "sluice-headroom",
             "sluice-index",

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::events;
+
 pub use run::BlockedMigrations;
 pub(super) use run::leads;
 
@@ -27,6 +29,40 @@ pub struct Summary {
     pub forbidden: Option<Arc<str>>,
     /// A quota that is exceeded is excluded by an annotation.
     pub opted_out: bool,
+    /// Something is granted.
+    pub granted: bool,
+    /// It is not proven that the admission policies are in force, so nothing is raised.
+    pub unproven: bool,
+}
+
+/// Nothing is granted: migrations wait as they would without Sluice.
+const NOT_GRANTED: &str = "HeadroomNotGranted";
+/// An annotation excludes the namespace, or a quota that is exceeded.
+const OPTED_OUT: &str = "HeadroomOptedOut";
+/// KubeVirt's controller has not tried again since something changed.
+const PENDING: &str = "PendingEvaluation";
+
+impl Summary {
+    /// All values of [`Self::reason`].
+    pub(super) const REASONS: [&'static str; 6] =
+        [NOT_GRANTED, OPTED_OUT, PENDING, events::NOT_PROVEN, events::FORBIDDEN, events::NOT_ENOUGH];
+
+    /// Why its migrations wait, in the word of the event where one tells of it.
+    pub(super) const fn reason(&self) -> &'static str {
+        if !self.granted {
+            NOT_GRANTED
+        } else if self.unproven {
+            events::NOT_PROVEN
+        } else if self.forbidden.is_some() {
+            events::FORBIDDEN
+        } else if self.opted_out {
+            OPTED_OUT
+        } else if self.not_enough.is_some() {
+            events::NOT_ENOUGH
+        } else {
+            PENDING
+        }
+    }
 }
 
 /// Of each namespace in which migrations wait.

@@ -129,6 +129,8 @@ impl Namespace {
             return look;
         }
         let is_granted = !facts.budget.grants.is_empty();
+        look.summary.granted = is_granted;
+        look.summary.unproven = is_granted && facts.unproven.is_some();
         look.summary.opted_out = facts.quotas.iter().any(|quota| quota.opted_out && is_full(quota));
         if let Some(why) = facts.unproven.as_ref().filter(|_| is_granted) {
             self.tell(facts, &mut look, |blocked| Some(events::not_proven(&blocked.migration, why)));

@@ -43,6 +43,7 @@ fn adopt(world: &mut World, steps: &[Step]) {
         let Step::Own { kind, body, .. } = step else { panic!("{step:?}") };
         let is = identity(world, *kind);
         assert_eq!(body["metadata"]["uid"], json!(is.uid), "a precondition");
+        is.is_labelled = body["metadata"]["labels"]["app.kubernetes.io/part-of"] == "sluice";
         for reference in body["metadata"]["ownerReferences"].as_array().expect("a list") {
             is.owners.retain(|owner| json!(owner.uid) != reference["uid"]);
             if reference["$patch"] != "delete" {
@@ -67,6 +68,20 @@ fn what_existed_before_gets_the_owner_once() {
     // For that an account would need more rights where OwnerReferencesPermissionEnforcement is enabled.
     assert_eq!((reference.get("blockOwnerDeletion"), reference.get("controller")), (None, None));
     adopt(&mut world, &steps);
+    assert_eq!(planned(&world), []);
+}
+
+/// As application-aware-quota has made it.
+#[test]
+fn what_is_taken_over_gets_the_label_of_an_installation() {
+    let mut world = world();
+    identity(&mut world, Kind::Mutating).is_labelled = false;
+    let steps = planned(&world);
+    let [Step::Own { kind: Kind::Mutating, body, .. }] = &steps[..] else { panic!("{steps:?}") };
+    assert_eq!(body["metadata"]["labels"], json!({ "app.kubernetes.io/part-of": "sluice" }));
+    assert_eq!(body["metadata"]["ownerReferences"], json!([role()]));
+    adopt(&mut world, &steps);
+    assert_eq!(identity(&mut world, Kind::Mutating).owners, [role()]);
     assert_eq!(planned(&world), []);
 }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::super::act::Act;
 use super::super::apply::Target;
-use super::super::existence::{Absence, plan};
+use super::super::existence::{Absence, is_withheld, plan};
 use super::super::kind::{Kind, Operand};
 use super::super::live::Live;
 use super::super::observe::{Operands, World};
@@ -42,7 +42,7 @@ fn order(name: &str, second: u32, words: &str) -> Order {
 }
 
 /// With these `AAQ`s, the first of them the oldest.
-fn there(mode: Installation, aaqs: &[(&str, &str)]) -> World {
+pub(super) fn there(mode: Installation, aaqs: &[(&str, &str)]) -> World {
     let orders =
         (0..).zip(aaqs).map(|(second, (name, words))| ((*name).to_owned(), order(name, second, words)));
     World { mode, aaqs: Some(orders.collect()), ..world() }
@@ -53,16 +53,24 @@ fn settings() -> InstallationSettings {
 }
 
 /// What is done, in short.
-fn done(world: &World) -> Vec<String> {
+pub(super) fn done(world: &World) -> Vec<String> {
     let said = |act: Act| match act {
         Act::Make => "make".to_owned(),
         Act::TakeBack { uid, .. } => format!("take back {uid}"),
+        Act::Pause { name, annotations, .. } => format!("pause {name} {}", annotations.len()),
         Act::Finalizers { target, finalizers, .. } => format!("{target} {}", finalizers.join("+")),
     };
-    plan(world, true).into_iter().map(said).collect()
+    plan(world, true, at(LATE)).into_iter().map(said).collect()
 }
 
-const ALWAYS: Installation = Installation::Always;
+/// Another operator, too, has had time to take its finalizer away.
+pub(super) const LATE: &str = "2026-02-01T00:01:00Z";
+
+pub(super) fn at(time: &str) -> Timestamp {
+    time.parse().unwrap()
+}
+
+pub(super) const ALWAYS: Installation = Installation::Always;
 const CR: Installation = Installation::Cr;
 
 #[test]
@@ -89,7 +97,18 @@ fn there_is_one_of_the_operator_until_there_is_another() {
     let unknown = World { aaqs: None, ..world() };
     assert_eq!(done(&unknown), none, "they were not looked for");
     assert_eq!(done(&there(CR, &[])), none, "it would install");
-    assert_eq!(plan(&there(ALWAYS, &[]), false), [], "one may just be replaced");
+    assert_eq!(plan(&there(ALWAYS, &[]), false, at(LATE)), [], "one may just be replaced");
+}
+
+#[test]
+fn none_is_made_where_another_operator_may_take_it_as_an_order() {
+    for (kept_by_others, is_told) in [(None, false), (Some(true), true)] {
+        let world = World { is_kind_of_others: kept_by_others, ..there(ALWAYS, &[]) };
+        assert_eq!(done(&world), Vec::<String>::new(), "{kept_by_others:?}");
+        assert_eq!(is_withheld(&world), is_told, "{kept_by_others:?}");
+    }
+    let of_others = |world: World| is_withheld(&World { is_kind_of_others: Some(true), ..world });
+    assert!(!of_others(there(ALWAYS, &[("theirs", "")])) && !of_others(there(CR, &[])));
 }
 
 #[test]
@@ -128,13 +147,13 @@ fn a_foreign_aaq_holds_before_that_of_the_operator_however_young() {
 }
 
 #[test]
-fn one_is_made_at_once_at_the_start_and_later_after_a_pause() {
+fn one_is_made_after_a_pause_also_at_the_start() {
     let start = Instant::now();
     let after = |seconds: u64| start + Duration::from_secs(seconds);
     let (none, one) = (there(ALWAYS, &[]), there(ALWAYS, &[("aaq", "")]));
     let mut absence = Absence::default();
     assert_eq!(absence.look(&World { aaqs: None, ..world() }, start), None);
-    assert_eq!(absence.look(&none, after(1)), Some(after(1)));
+    assert_eq!(absence.look(&none, after(1)), Some(after(11)), "one may just be replaced");
     assert_eq!(absence.look(&one, after(2)), None);
     for seconds in [3, 5] {
         assert_eq!(absence.look(&none, after(seconds)), Some(after(13)), "ten seconds after it went");
@@ -179,13 +198,13 @@ fn the_finalizer_is_there_where_the_aaq_installs_and_goes_after_all_else() {
     let mut leaving = there(CR, &[("aaq", "held going said")]);
     assert_eq!(done(&leaving), none, "nothing is known of the removal");
     let of = Presence::Leaving("uid-aaq".to_owned());
-    leaving.removal = Removal { of: of.clone(), left: Some("1 pods".to_owned()) };
+    leaving.removal = Removal { of: of.clone(), left: Some("1 pods".to_owned()), has_begun: true };
     assert_eq!(done(&leaving), none, "something is left");
     for stale in [Presence::Absent, Presence::Installed, Presence::Leaving("uid-before".to_owned())] {
-        leaving.removal = Removal { of: stale, left: None };
+        leaving.removal = Removal { of: stale, left: None, has_begun: true };
         assert_eq!(done(&leaving), none, "it was found for another reason");
     }
-    leaving.removal = Removal { of, left: None };
+    leaving.removal = Removal { of, left: None, has_begun: true };
     assert_eq!(done(&leaving), taken);
     let unsaid = World { removal: leaving.removal, ..there(CR, &[("aaq", "held going")]) };
     assert_eq!(done(&unsaid), none, "the phase is said first");
@@ -240,9 +259,10 @@ fn what_is_said_while_it_goes_and_where_nothing_is_installed() {
     leaving.mtqs = Some([("mtq".to_owned(), mtq("mtq", &json!({})))].into());
     let mut all = vec![told(&leaving)];
     let of = Presence::Leaving("uid-aaq".to_owned());
-    leaving.removal = Removal { of: of.clone(), left: Some("3 pods behind the gate".to_owned()) };
+    let left = Some("3 pods behind the gate".to_owned());
+    leaving.removal = Removal { of: of.clone(), left, has_begun: true };
     all.push(told(&leaving));
-    leaving.removal = Removal { of, left: None };
+    leaving.removal = Removal { of, left: None, has_begun: true };
     all.push(told(&leaving));
     insta::assert_snapshot!(all.join("\n"), @"
     aaqs/aaq Deleting: False DeleteStarted: what was installed is being removed

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_manifests::InstallOptions;
+use sluice_manifests::{InstallOptions, Naming};
 use tokio::time::Instant;
 
 use super::super::apply::{Target, Write};
@@ -235,16 +235,22 @@ fn labels_without_a_value_are_told_from_none_and_from_each_other() {
 
 #[test]
 fn the_priority_class_is_one_that_exists() {
-    let chosen = |spec: Value, exists: &[&str]| {
-        let mut world = asking(&spec);
+    let chosen = |naming: Naming, spec: &Value, exists: &[&str]| {
+        let mut world = asking(spec);
+        world.naming = naming;
         world.priority_classes = Some(exists.iter().map(|class| (*class).to_owned()).collect());
-        let writes = plan(&world, &options(), VERSION).writes;
+        let writes = plan(&world, &InstallOptions { naming, ..options() }, VERSION).writes;
         writes.last().unwrap().body["spec"]["template"]["spec"]["priorityClassName"].clone()
     };
-    let named = json!({ "priorityClass": "high" });
-    assert_eq!(chosen(named.clone(), &["high", "other"]), "high");
-    assert_eq!(chosen(named, &["other"]), "system-cluster-critical");
-    assert_eq!(chosen(json!({}), &["kubevirt-cluster-critical"]), "system-cluster-critical");
+    let (named, of_kubevirt) = (json!({ "priorityClass": "high" }), "kubevirt-cluster-critical");
+    for naming in [Naming::Sluice, Naming::Aaq] {
+        assert_eq!(chosen(naming, &named, &["high", of_kubevirt]), "high");
+        assert_eq!(chosen(naming, &named, &["other"]), "system-cluster-critical");
+    }
+    // `pkg/aaq-operator/cr-manager.go` of application-aware-quota, commit `c7d385c6`.
+    assert_eq!(chosen(Naming::Aaq, &json!({}), &[of_kubevirt]), of_kubevirt);
+    assert_eq!(chosen(Naming::Aaq, &json!({}), &["other"]), "system-cluster-critical");
+    assert_eq!(chosen(Naming::Sluice, &json!({}), &[of_kubevirt]), "system-cluster-critical");
 }
 
 #[test]

@@ -209,13 +209,14 @@ async fn a_table_shows_used_and_hard_and_how_many_wait() {
     let status = status();
     let mirror = mirror(&status);
     let limits = ["Name", "Request", "Limit", "Held", "Age"];
+    let held_since = ["Name", "Request", "Limit", "Held", "Oldest", "Age"];
     for (method, path, body, columns, cells) in [
         (
             Method::PATCH,
             format!("{quota}/status"),
             json!({ "status": status }),
-            &limits[..],
-            json!(["table", "pods: 2/3", null, 4]),
+            &held_since[..],
+            json!(["table", "pods: 2/3", null, 4, null]),
         ),
         (Method::POST, mirrors(&team.name), mirror, &limits[..], json!(["q", "pods: 2/3", null, 4])),
         (

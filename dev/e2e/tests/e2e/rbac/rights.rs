@@ -103,9 +103,6 @@ pub const OPERATOR_EVERYWHERE: &[&str] = &[
     "watch mtq.kubevirt.io:mtqs",
     "patch mtq.kubevirt.io:mtqs",
     "patch mtq.kubevirt.io:mtqs/status",
-    "create events.k8s.io:events",
-    "get events.k8s.io:events",
-    "patch events.k8s.io:events",
     "get scheduling.k8s.io:priorityclasses",
     "list scheduling.k8s.io:priorityclasses",
     "watch scheduling.k8s.io:priorityclasses",
@@ -127,6 +124,9 @@ pub const OPERATOR_EVERYWHERE: &[&str] = &[
 
 /// What the operator may in its own namespace besides: to be elected, to make certificates and what runs, and to tell.
 pub const OPERATOR_AT_HOME: &[&str] = &[
+    "create events.k8s.io:events",
+    "get events.k8s.io:events",
+    "patch events.k8s.io:events",
     "create coordination.k8s.io:leases",
     "create :secrets",
     "get :pods",

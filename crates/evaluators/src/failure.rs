@@ -1,0 +1,159 @@
+//! Why a pod could not be evaluated: one sentence each, the same in events, conditions and logs.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_engine::evaluation::{Refusal, one_line};
+
+use crate::discovery::Absence;
+
+/// Most bytes of a text of an evaluator that are repeated.
+const SHOWN: usize = 200;
+
+/// Why an evaluator did not say what a pod takes. Each text says what to do. It is the same at each attempt, so that an
+/// event with it is one event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// There is no process to ask.
+    #[error("is not there: {0}")]
+    NotThere(Absence),
+    /// No answer within the deadline.
+    #[error("did not answer in {}, see its log, or raise its timeout", Seconds(*.0))]
+    Silent(Duration),
+    /// The answer cannot be charged.
+    #[error("answered what cannot be charged: {0}")]
+    Refused(Refusal),
+    /// It says that it cannot tell. The text is the evaluator's, and may hold what another tenant wrote.
+    #[error("says {0:?}")]
+    Error(Shown),
+    /// The question is larger than what it takes, or than what is ever sent.
+    #[error(
+        "cannot be asked: pod and namespace are {bytes} bytes, more than it takes, set otherPods: None for it"
+    )]
+    TooLarge {
+        /// The size of the question.
+        bytes: usize,
+    },
+    /// The answer is no answer of the protocol.
+    #[error(
+        "gave an answer that cannot be read: {0}, see whether it speaks application-aware-quota's protocol"
+    )]
+    Unreadable(Shown),
+    /// The connection ended before the answer.
+    #[error("ended the connection without an answer, see its log and whether its container restarts")]
+    Lost,
+    /// More questions wait than are kept.
+    #[error("has more questions than it answers, raise its concurrency or make it faster")]
+    Busy,
+}
+
+/// A text of an evaluator: one line of at most 200 bytes, control characters escaped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Shown(Arc<str>);
+
+impl From<&str> for Shown {
+    fn from(text: &str) -> Self {
+        Self(one_line(text, SHOWN).into())
+    }
+}
+
+/// Quoted; what it holds is escaped already.
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0)
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// `1 s`, `50 ms`.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        if millis.is_multiple_of(1000) { write!(f, "{} s", millis / 1000) } else { write!(f, "{millis} ms") }
+    }
+}
+
+impl Failure {
+    /// The value of the label `result` of `sluice_evaluator_requests_total`.
+    #[must_use]
+    pub const fn result(&self) -> &'static str {
+        match self {
+            Self::NotThere(_) => "not_there",
+            Self::Silent(_) => "timeout",
+            Self::Refused(_) => "refused",
+            Self::Error(_) => "error",
+            Self::TooLarge { .. } => "too_large",
+            Self::Unreadable(_) => "unreadable",
+            Self::Lost => "lost",
+            Self::Busy => "busy",
+        }
+    }
+
+    /// Whether the evaluator itself is in question, and not what it was asked: it answered nothing.
+    pub(crate) const fn is_no_answer(&self) -> bool {
+        matches!(self, Self::Silent(_) | Self::Lost)
+    }
+}
+
+/// A pod that has no valid answer of one of its evaluators.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("evaluator {evaluator} {failure}")]
+pub struct NotEvaluated {
+    /// The evaluator's name.
+    pub evaluator: Arc<str>,
+    /// Why.
+    pub failure: Failure,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sluice_engine::evaluation::Refusal;
+
+    use super::{Failure, NotEvaluated};
+    use crate::discovery::Absence;
+
+    #[test]
+    fn one_sentence_with_the_remedy() {
+        let say = |failure| NotEvaluated { evaluator: "label".into(), failure }.to_string();
+        let negative = Refusal::Negative { name: "requests.memory".into(), value: "-1".into() };
+        for (failure, said) in [
+            (
+                Failure::NotThere(Absence::NoSocket),
+                "evaluator label is not there: its directory holds no socket, see whether its container runs",
+            ),
+            (
+                Failure::Silent(Duration::from_secs(1)),
+                "evaluator label did not answer in 1 s, see its log, or raise its timeout",
+            ),
+            (
+                Failure::Refused(negative),
+                "evaluator label answered what cannot be charged: requests.memory: -1: an amount must be 0 or more",
+            ),
+            (
+                Failure::Refused(Refusal::Nothing),
+                "evaluator label answered what cannot be charged: the list charges nothing, let the evaluator charge \
+                 something or not match, or set floor: None",
+            ),
+            (Failure::Error("no\nlicence".into()), "evaluator label says \"no\\u000alicence\""),
+            (
+                Failure::TooLarge { bytes: 5_000_000 },
+                "evaluator label cannot be asked: pod and namespace are 5000000 bytes, more than it takes, set \
+                 otherPods: None for it",
+            ),
+        ] {
+            assert_eq!(say(failure), said);
+        }
+        let long = say(Failure::Error("\u{1b}".repeat(10_000).as_str().into()));
+        assert!(long.len() < 230 && !long.contains('\u{1b}'), "{long}");
+    }
+}

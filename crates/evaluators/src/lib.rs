@@ -1,0 +1,42 @@
+//! Asks sidecar evaluators what a pod takes, by application-aware-quota's protocol.
+//!
+//! ```text
+//!  view: the API server's text ─▶ what is sent, and its hash
+//!  discovery: a directory ─▶ one healthy process ─▶ link: one connection
+//!                                                    │
+//!  Evaluators::ask ─▶ dispatch: turns (whose turn) ──┴─▶ sluice_engine::evaluation ─▶ Verdict
+//!                               breaker (whether at all)
+//! ```
+//!
+//! What is decided is pure and takes the time as an argument: [`discovery`], `turns`, `breaker`. A question has an answer,
+//! or a [`Failure`] after the evaluator's deadline at the latest from its turn on; nothing is guessed and nothing retried:
+//! whoever asks holds the pod and asks again, for example when [`Evaluators::follow`] shows a change.
+
+#![warn(clippy::missing_errors_doc)]
+
+mod breaker;
+pub mod check;
+mod config;
+pub mod discovery;
+mod dispatch;
+mod evaluators;
+mod failure;
+mod judge;
+mod link;
+mod metrics;
+mod other_pods;
+mod question;
+mod state;
+mod turns;
+mod view;
+
+pub use config::Config;
+pub use evaluators::Evaluators;
+pub use failure::{Failure, NotEvaluated};
+pub use judge::{Answered, judge_call};
+pub use link::{CallError, Link};
+pub use metrics::{EvaluatorMetrics, PodState};
+pub use other_pods::{Fit, MAX_REQUEST, OtherPods};
+pub use question::{Question, Verdict};
+pub use state::EvaluatorState;
+pub use view::{View, ViewError, Views};

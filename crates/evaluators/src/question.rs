@@ -1,0 +1,36 @@
+//! What is asked, and the answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sluice_engine::Charge;
+
+use crate::OtherPods;
+
+/// What is asked about one pod. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The pod's uid.
+    pub uid: Arc<str>,
+    /// Its namespace. Namespaces take turns.
+    pub namespace: Arc<str>,
+    /// Hash of what is sent, of [`crate::Views`]. An answer is about this.
+    pub hash: u128,
+    /// The pod as it is sent, of [`crate::Views`].
+    pub pod_json: Bytes,
+    /// The pods of its namespace, shared by all questions about one state of it.
+    pub other_pods: OtherPods,
+    /// It waits for its release; such pods come before those that run.
+    pub is_waiting: bool,
+    /// What Kubernetes counts for it.
+    pub native: Arc<Charge>,
+}
+
+/// What evaluators say of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It takes this and nothing else: what Kubernetes counts is in it where it is to be.
+    Charge(Arc<Charge>),
+    /// No evaluator is about it: it takes what Kubernetes counts.
+    NoMatch,
+}

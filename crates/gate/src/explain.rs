@@ -1,0 +1,92 @@
+//! Why a pod waits, and what a quota has: one explanation, of which event, condition, command and JSON are forms.
+//!
+//! ```text
+//!  State::explain ──▶ Explanation ─┬─▶ short form: events, refusals, conditions
+//!                                  ├─▶ at: for people at a terminal
+//!                                  └─▶ json: for programs
+//! ```
+//! The words and the amounts are made here and nowhere else, so the forms cannot differ. The short form has no amounts of
+//! time and no places in the queue: an event is told again when its text changes.
+
+mod json;
+mod obstacle;
+mod pod;
+mod quota;
+pub(crate) mod words;
+
+pub use obstacle::{Lack, Obstacle, QuotaName, Short};
+pub use pod::{Ahead, PodExplanation, Verdict, Wait};
+pub use quota::{HeldTold, Line, QuotaExplanation, Taker};
+pub use words::{duration, table};
+
+use std::fmt::{self, Display, Formatter};
+
+use serde_json::Value;
+
+/// What an explanation is asked of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject<'n> {
+    /// A pod.
+    Pod {
+        /// Its namespace.
+        namespace: &'n str,
+        /// Its name.
+        name: &'n str,
+    },
+    /// An `ApplicationAwareResourceQuota`.
+    Quota {
+        /// Its namespace.
+        namespace: &'n str,
+        /// Its name.
+        name: &'n str,
+    },
+    /// An `ApplicationAwareClusterResourceQuota`.
+    ClusterQuota {
+        /// Its name.
+        name: &'n str,
+    },
+}
+
+/// Why things are as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Explanation {
+    /// Of a pod.
+    Pod(PodExplanation),
+    /// Of a quota.
+    Quota(QuotaExplanation),
+}
+
+impl Explanation {
+    /// Whether the answer is that something waits.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        match self {
+            Self::Pod(pod) => pod.verdict.is_held(),
+            Self::Quota(quota) => quota.held > 0,
+        }
+    }
+
+    /// As it is printed `now`, in seconds since the epoch.
+    #[must_use]
+    pub fn at(&self, now: i64) -> impl Display {
+        struct At<'e>(&'e Explanation, i64);
+        impl Display for At<'_> {
+            fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                match self.0 {
+                    Explanation::Pod(pod) => pod.write(f, self.1),
+                    Explanation::Quota(quota) => quota.write(f, self.1),
+                }
+            }
+        }
+        At(self, now)
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        match self {
+            Self::Pod(pod) => json::pod(pod),
+            Self::Quota(quota) => json::quota(quota),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! How amounts, lists and times are put into words.
+
+use std::fmt::{self, Write as _};
+
+/// The limit of the API for the note of an event, in bytes.
+pub const MOST_BYTES: usize = 1024;
+
+/// As many parts, joined, as fit into so many bytes; then how many are left out. A part that is too long alone is cut.
+pub fn fit(parts: &[String], most: usize, what: &str) -> String {
+    const TAIL: usize = 64;
+    let whole = parts.join("; ");
+    if whole.len() <= most {
+        return whole;
+    }
+    let room = most.saturating_sub(TAIL);
+    let mut text = String::new();
+    let mut taken = 0;
+    for part in parts {
+        let separator = if taken == 0 { "" } else { "; " };
+        if text.len() + separator.len() + part.len() > room {
+            break;
+        }
+        text.push_str(separator);
+        text.push_str(part);
+        taken += 1;
+    }
+    if taken == 0 {
+        text = parts.first().map(|first| cut(first, room).to_owned()).unwrap_or_default();
+        text.push_str("… (cut)");
+        taken = 1;
+    }
+    match parts.len() - taken {
+        0 => {}
+        left => {
+            // Writing to a text cannot fail.
+            let _ = write!(text, "; and {left} more {what}");
+        }
+    }
+    text
+}
+
+/// The longest beginning of so many bytes that ends with a whole character.
+pub fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    text.get(..end).unwrap_or_default()
+}
+
+/// How long something has lasted, by its two largest units: `2h04m`, `6m`, `12s`.
+#[must_use]
+pub fn duration(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m"),
+        (0, ..) => format!("{hours}h{:02}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// Rows in columns as wide as their widest cell, as kubectl prints them.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn table(f: &mut dyn fmt::Write, indent: &str, rows: &[Vec<String>]) -> fmt::Result {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let mut line = indent.to_owned();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// The moment of a second, for people.
+pub fn moment(second: i64) -> String {
+    jiff::Timestamp::from_second(second).map(|moment| moment.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_two_units() {
+        let told = [0, 59, 60, 3_599, 3_600, 7_440, 86_400, 180_000].map(duration);
+        assert_eq!(told, ["0s", "59s", "1m", "59m", "1h00m", "2h04m", "1d0h", "2d2h"]);
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_says_what_is_left_out() {
+        let parts: Vec<String> = (0..40).map(|n| format!("{n}: {}", "n".repeat(253))).collect();
+        let text = fit(&parts, MOST_BYTES, "quotas");
+        assert!(text.len() <= MOST_BYTES, "{}", text.len());
+        assert!(text.starts_with("0: n") && text.ends_with("; and 37 more quotas"), "{text}");
+        let one = fit(&["ü".repeat(2_000)], MOST_BYTES, "quotas");
+        assert!(one.len() <= MOST_BYTES && one.ends_with("ü… (cut)"), "{one}");
+        assert_eq!(fit(&["a".to_owned(), "b".to_owned()], MOST_BYTES, "quotas"), "a; b");
+    }
+}

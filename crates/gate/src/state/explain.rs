@@ -1,0 +1,241 @@
+//! Explains pods: what holds them, and who goes before them. Reads the state and changes nothing.
+
+mod quota;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sluice_engine::{Amount, ClassId, PodId, QuotaId, QuotaKind, Reason, ShareId};
+use sluice_index::{NamespaceId, PodRecord};
+
+use super::State;
+use super::machines::unknown_text;
+use crate::config::Moment;
+use crate::explain::{Ahead, Explanation, Lack, Obstacle, PodExplanation, QuotaName, Subject, Verdict, Wait};
+use crate::stage::{Stage, Stuck};
+
+/// So many pods are named that go before another one.
+const NAMED: usize = 3;
+
+/// Rounds after which deciding in memory ends, whatever is left: more than any cluster needs.
+const ROUNDS: usize = 1_000_000;
+
+impl State {
+    /// Leads in memory: decides until there is nothing more to decide. What is to be done is not done. What is recorded
+    /// above what pods take stays taken: a caller that knows all pods leaves out what is recorded.
+    pub fn decide_in_memory(&mut self, now: Moment) {
+        self.lead(now);
+        for _ in 0..ROUNDS {
+            drop(self.plan(now));
+            let is_settled = self.leading && self.reclassification.is_idle() && self.machines.are_appraised();
+            if is_settled && !self.stages.queue().has_news() {
+                break;
+            }
+        }
+    }
+
+    /// Explains a subject; `None`: nothing is known of such an object.
+    #[must_use]
+    pub fn explain(&self, subject: Subject<'_>) -> Option<Explanation> {
+        match subject {
+            Subject::Pod { namespace, name } => {
+                let id = self.pods.find(self.namespaces.id(namespace)?, name)?;
+                let mut explanation = self.pod_explanation(id)?;
+                explanation.wait = self.wait_of(id, &explanation);
+                Some(Explanation::Pod(explanation))
+            }
+            Subject::Quota { namespace, name } => {
+                let id = self.quotas.find(self.namespaces.id(namespace)?, name)?;
+                self.quota_explanation(id).map(Explanation::Quota)
+            }
+            Subject::ClusterQuota { name } => {
+                self.quota_explanation(self.quotas.find_cluster(name)?).map(Explanation::Quota)
+            }
+        }
+    }
+
+    /// The pods with this controller's gate, without their places, the oldest first.
+    #[must_use]
+    pub fn held_pods(&self) -> Vec<PodExplanation> {
+        let mut held: Vec<PodExplanation> =
+            self.stages.held().filter_map(|id| self.pod_explanation(id)).collect();
+        held.sort_by(|one, other| {
+            (one.since, &one.namespace, &one.name).cmp(&(other.since, &other.namespace, &other.name))
+        });
+        held
+    }
+
+    /// Why a pod is where it is, without its place.
+    pub(super) fn pod_explanation(&self, id: PodId) -> Option<PodExplanation> {
+        let record = self.pods.get(id)?;
+        Some(PodExplanation {
+            namespace: Arc::clone(&self.namespaces.get(record.namespace)?.name),
+            name: record.name.clone(),
+            verdict: self.verdict(id, record),
+            since: record.created,
+            quotas: self.names_of_quotas(id),
+            wait: None,
+            has_claims: record.has_ephemeral_volumes,
+        })
+    }
+
+    fn verdict(&self, id: PodId, record: &PodRecord) -> Verdict {
+        let pause = self.pauses.of(record.namespace).map(|(_, pause)| pause.until.to_string());
+        let refused = || self.releases.refusal(id).map(|why| Verdict::Refused(why.to_owned()));
+        match self.stages.get(id) {
+            Stage::Foreign => Verdict::OtherGates,
+            Stage::Counted { .. } if record.is_over() => Verdict::Over,
+            Stage::Counted { .. } => {
+                Verdict::Released { unreadable: record.unreadable.as_deref().map(Arc::clone) }
+            }
+            Stage::Assumed { .. } => refused().unwrap_or(Verdict::Going),
+            Stage::Free { .. } => {
+                let is_targeted = self.namespaces.is_targeted(record.namespace) == Some(true);
+                let is_free = if is_targeted && !self.is_exempt(record) {
+                    Verdict::Going
+                } else {
+                    Verdict::NotTargeted
+                };
+                refused().unwrap_or(is_free)
+            }
+            Stage::Waiting(class) => match pause {
+                Some(until) => Verdict::Paused(until),
+                None => match self.obstacles(*class) {
+                    obstacles if obstacles.is_empty() => Verdict::Pending,
+                    obstacles => Verdict::NoRoom(obstacles),
+                },
+            },
+            Stage::Stuck(Stuck::Unreadable(field)) => Verdict::Unreadable(Arc::clone(field)),
+            Stage::Stuck(Stuck::InvalidQuota(quota)) => match pause {
+                Some(until) => Verdict::Paused(until),
+                None => Verdict::InvalidQuota(self.invalid_message(*quota)),
+            },
+            Stage::Stuck(Stuck::Machine(unknown)) => Verdict::UnknownMachine(unknown_text(unknown)),
+            Stage::Stuck(Stuck::Terminating) => Verdict::Terminating,
+            Stage::Stuck(Stuck::BackingOff | Stuck::UnknownNamespace) => {
+                refused().unwrap_or(Verdict::Pending)
+            }
+        }
+    }
+
+    /// In an order that is the same in all processes.
+    fn names_of_quotas(&self, id: PodId) -> Vec<QuotaName> {
+        let quotas = self.quotas_of(id);
+        let mut names: Vec<QuotaName> = quotas.iter().filter_map(|quota| self.quota_name(*quota)).collect();
+        names.sort_by_cached_key(|quota| (quota.kind == QuotaKind::Cluster, Arc::clone(&quota.name)));
+        names
+    }
+
+    fn quotas_of(&self, id: PodId) -> Vec<QuotaId> {
+        match self.stages.get(id) {
+            Stage::Waiting(class) => {
+                self.stages.queue().class(*class).map(|class| class.quotas().to_vec()).unwrap_or_default()
+            }
+            Stage::Assumed { quotas, .. } | Stage::Counted { quotas, .. } => quotas.to_vec(),
+            Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => Vec::new(),
+        }
+    }
+
+    pub(super) fn quota_name(&self, id: QuotaId) -> Option<QuotaName> {
+        let quota = self.quotas.get(id)?;
+        let kind = if quota.cluster().is_some() { QuotaKind::Cluster } else { QuotaKind::Namespace };
+        Some(QuotaName { kind, name: Arc::clone(&quota.name) })
+    }
+
+    /// What is in the way of a class, by the names of quotas: their handles are another process's others.
+    pub(super) fn obstacles(&self, class: ClassId) -> Vec<Obstacle> {
+        let Some(share) = self.stages.queue().class(class).map(|class| class.quotas().share()) else {
+            return Vec::new();
+        };
+        let reasons = self.stages.queue().obstacles(class);
+        let mut obstacles: Vec<Obstacle> =
+            reasons.iter().filter_map(|reason| self.obstacle_of(reason, share)).collect();
+        obstacles.sort_by_cached_key(|it| (it.quota.kind == QuotaKind::Cluster, Arc::clone(&it.quota.name)));
+        obstacles
+    }
+
+    /// What the queue has found, for pods of a namespace.
+    pub(super) fn obstacle_of(&self, reason: &Reason, share: ShareId) -> Option<Obstacle> {
+        let quota = self.quotas.get(reason.quota)?;
+        let compiled = quota.compiled.as_ref().ok()?;
+        // It may have gone since the queue was looked at, and its handle may be another pod's.
+        let waits = |pod: &PodId| matches!(self.stages.get(*pod), Stage::Waiting(_));
+        // A tenant is told nothing of another one's pods.
+        let is_of_the_same = |pod: &&PodRecord| pod.namespace.share() == share;
+        let own = reason.behind.filter(waits).and_then(|pod| self.pods.get(pod)).filter(is_of_the_same);
+        let lack = match (reason.behind, own) {
+            (None, _) => Lack::Exceeded,
+            (Some(_), Some(pod)) => Lack::KeptForOwn(pod.name.clone()),
+            (Some(_), None) => Lack::KeptForOther,
+        };
+        let name = self.quota_name(reason.quota)?;
+        Some(Obstacle::of(name, compiled, reason, lack, |excess| {
+            let queue = self.stages.queue();
+            let shares = queue.shares(reason.quota)?;
+            let lines = queue.ledger(reason.quota)?.lines().iter();
+            let mut own = lines.zip(shares.get(share)).filter(|(line, _)| line.resource == excess.resource);
+            Some(own.next().map_or(Amount::ZERO, |(_, amount)| *amount))
+        }))
+    }
+
+    /// The place of a pod among those of its namespace that wait for one of the quotas that have no room for it.
+    fn wait_of(&self, id: PodId, explanation: &PodExplanation) -> Option<Wait> {
+        let (Stage::Waiting(class), Verdict::NoRoom(obstacles)) = (self.stages.get(id), &explanation.verdict)
+        else {
+            return None;
+        };
+        let own = self.stages.queue().class(*class).filter(|class| class.could_fit())?;
+        let namespace = self.pods.get(id)?.namespace;
+        let short: BTreeSet<QuotaId> = own
+            .quotas()
+            .iter()
+            .copied()
+            .filter(|quota| obstacles.iter().any(|it| self.quota_name(*quota).as_ref() == Some(&it.quota)))
+            .collect();
+        let line = self.line(namespace, &short);
+        let place = line.iter().position(|(pod, _)| *pod == id)?;
+        let ahead = line
+            .iter()
+            .take(place)
+            .take(NAMED)
+            .filter_map(|(pod, class)| self.ahead(*pod, *class, obstacles));
+        let (takers, others) = self.takers_of(obstacles.first()?, namespace, &short);
+        Some(Wait { place: place + 1, of: line.len(), ahead: ahead.collect(), takers, others })
+    }
+
+    /// The pods of a namespace that wait for one of these quotas and could ever fit, in the order in which they go.
+    fn line(&self, namespace: NamespaceId, quotas: &BTreeSet<QuotaId>) -> Vec<(PodId, ClassId)> {
+        let pods = self.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
+        let classes: BTreeSet<ClassId> = pods
+            .iter()
+            .filter_map(
+                |pod| if let Stage::Waiting(class) = self.stages.get(*pod) { Some(*class) } else { None },
+            )
+            .collect();
+        let mut line = Vec::new();
+        for id in classes {
+            let Some(class) = self.stages.queue().class(id).filter(|class| class.could_fit()) else {
+                continue;
+            };
+            if class.quotas().iter().any(|quota| quotas.contains(quota)) {
+                line.extend(class.ranked().map(|(deadline, key, pod)| ((deadline, key.clone()), pod, id)));
+            }
+        }
+        line.sort();
+        line.into_iter().map(|(_, pod, class)| (pod, class)).collect()
+    }
+
+    fn ahead(&self, pod: PodId, class: ClassId, obstacles: &[Obstacle]) -> Option<Ahead> {
+        let record = self.pods.get(pod)?;
+        let charge = self.stages.queue().class(class)?.charge();
+        let keys = obstacles.iter().flat_map(|obstacle| &obstacle.keys);
+        let mut needs: Vec<_> = keys
+            .filter_map(|key| {
+                let amount = charge.get(&sluice_engine::Resource::from_quota_key(&key.key))?;
+                (amount > Amount::ZERO).then(|| (Arc::clone(&key.key), amount.quantity(key.limit.format())))
+            })
+            .collect();
+        needs.dedup_by(|one, other| one.0 == other.0);
+        Some(Ahead { name: record.name.clone(), priority: record.priority, needs })
+    }
+}

@@ -1,0 +1,201 @@
+//! Explains quotas: what is taken, by whom, and since when pods wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sluice_engine::{Amount, Claim, Format, PodId, Quantity, QuotaId, Resource};
+use sluice_index::NamespaceId;
+
+use crate::explain::{HeldTold, Lack, Line, Obstacle, QuotaExplanation, Taker};
+use crate::stage::Stage;
+use crate::state::State;
+
+/// So many are named that take most.
+const NAMED: usize = 4;
+
+/// Who takes most, and what all others take.
+type Takers = (Vec<Taker>, Option<(usize, Quantity)>);
+
+impl State {
+    pub(super) fn quota_explanation(&self, id: QuotaId) -> Option<QuotaExplanation> {
+        let record = self.quotas.get(id)?;
+        let name = self.quota_name(id)?;
+        let namespace = match record.namespace() {
+            Some(namespace) => Arc::clone(&self.namespaces.get(namespace)?.name),
+            None => Arc::from(""),
+        };
+        let target = self.status_of(id);
+        let lines =
+            target.as_ref().map(|target| self.lines(id, &target.hard, &target.used)).unwrap_or_default();
+        let told = target.into_iter().flat_map(|target| {
+            let unenforced = target.unenforced.map(|told| told.message);
+            Some(target.uncounted).filter(|text| !text.is_empty()).into_iter().chain(unenforced)
+        });
+        let mut explanation = QuotaExplanation {
+            namespace,
+            quota: name,
+            lines,
+            held: self.stages.queue().held(id),
+            oldest: self.oldest(id).map(|(since, _, name)| (since, name)),
+            takers: Vec::new(),
+            others: None,
+            invalid: record.compiled.is_err().then(|| self.invalid_message(id)),
+            not_enforced: told.collect(),
+        };
+        let fullest =
+            explanation.fullest().map(|line| (Resource::from_quota_key(&line.key), line.limit.format()));
+        if let Some((resource, format)) = fullest {
+            (explanation.takers, explanation.others) = match record.namespace() {
+                Some(namespace) => self.takers(id, namespace, &resource, format),
+                None => self.taking_namespaces(id, &resource, format),
+            };
+        }
+        Some(explanation)
+    }
+
+    fn lines(&self, id: QuotaId, hard: &[(String, Quantity)], used: &[(String, Quantity)]) -> Vec<Line> {
+        let Some(ledger) = self.stages.queue().ledger(id) else { return Vec::new() };
+        let lines = hard.iter().filter_map(|(key, limit)| {
+            let (_, used) = used.iter().find(|(known, _)| known == key)?;
+            let line = ledger.line(&Resource::from_quota_key(key));
+            let claimed =
+                |claim| line.map_or(Amount::ZERO, |line| line.claimed(claim)).quantity(used.format());
+            Some(Line {
+                key: key.as_str().into(),
+                used: *used,
+                limit: *limit,
+                counted: claimed(Claim::Counted),
+                assumed: claimed(Claim::Assumed),
+                unseen: claimed(Claim::InFlight),
+            })
+        });
+        lines.collect()
+    }
+
+    /// Of the pods that wait for the quota the one that was created first: of equal ones the first by name, whichever
+    /// process looks.
+    fn oldest(&self, id: QuotaId) -> Option<(i64, PodId, String)> {
+        let (since, pod) = self.stages.queue().oldest(id)?;
+        let record = self.pods.get(pod)?;
+        let is_of_cluster = self.quotas.get(id)?.cluster().is_some();
+        let namespace = &self.namespaces.get(record.namespace)?.name;
+        let name =
+            if is_of_cluster { format!("{namespace}/{}", record.name) } else { record.name.to_string() };
+        Some((since, pod, name))
+    }
+
+    /// What the condition `PodsHeld` of a quota says; `None`: no pod waits for it.
+    pub(crate) fn held_told(&self, id: QuotaId) -> Option<HeldTold> {
+        let held = self.stages.queue().held(id);
+        let (since, pod, name) = self.oldest(id)?;
+        let name_of = self.quota_name(id)?;
+        let why = match self.stages.get(pod) {
+            Stage::Waiting(class) => {
+                let obstacles = self.obstacles(*class);
+                obstacles.iter().find(|it| it.quota == name_of).map(lacks)
+            }
+            _ => None,
+        };
+        let why = why.unwrap_or_else(|| "this quota has room for it".to_owned());
+        let pods = if held == 1 { "1 pod waits".to_owned() } else { format!("{held} pods wait") };
+        let message = crate::explain::words::fit(
+            &[format!("{pods}, the oldest is {name}: {why}")],
+            crate::explain::words::MOST_BYTES,
+            "",
+        );
+        Some(HeldTold { since, message })
+    }
+
+    /// Who takes most of the first key of an obstacle, in a namespace.
+    pub(super) fn takers_of(
+        &self,
+        obstacle: &Obstacle,
+        namespace: NamespaceId,
+        quotas: &BTreeSet<QuotaId>,
+    ) -> Takers {
+        let id = quotas.iter().find(|id| self.quota_name(**id).as_ref() == Some(&obstacle.quota));
+        let Some((id, key)) = id.zip(obstacle.keys.first()) else { return Takers::default() };
+        self.takers(*id, namespace, &Resource::from_quota_key(&key.key), key.limit.format())
+    }
+
+    /// Pods of a namespace that take something of a quota; pods of a VM together.
+    fn takers(&self, id: QuotaId, namespace: NamespaceId, resource: &Resource, format: Format) -> Takers {
+        let pods = self.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
+        let mut by_name: BTreeMap<String, Amount> = BTreeMap::new();
+        for pod in pods {
+            let (Stage::Counted { charge, quotas } | Stage::Assumed { charge, quotas, .. }) =
+                self.stages.get(*pod)
+            else {
+                continue;
+            };
+            let amount = charge.get(resource).filter(|amount| *amount > Amount::ZERO && quotas.contains(&id));
+            let Some((amount, record)) = amount.zip(self.pods.get(*pod)) else { continue };
+            let owner = self.stages.owners().owner_of(*pod).and_then(|owner| self.machines.name(owner));
+            match owner {
+                Some(machine) => {
+                    let known = by_name.entry(format!("vm {machine}")).or_default();
+                    *known = amount.max(*known);
+                }
+                None => drop(by_name.insert(record.name.to_string(), amount)),
+            }
+        }
+        largest(by_name, format)
+    }
+
+    /// Namespace and name of each pod that is counted by a quota, and what it takes of a key; pods of a VM alike.
+    #[must_use]
+    pub fn takers_of_key(&self, key: &str) -> Vec<(Arc<str>, Box<str>, Amount)> {
+        let resource = Resource::from_quota_key(key);
+        let taking = self.pods.iter().filter_map(|(id, record)| {
+            let (Stage::Counted { charge, quotas } | Stage::Assumed { charge, quotas, .. }) =
+                self.stages.get(id)
+            else {
+                return None;
+            };
+            let amount =
+                charge.get(&resource).filter(|amount| *amount > Amount::ZERO && !quotas.is_empty())?;
+            Some((Arc::clone(&self.namespaces.get(record.namespace)?.name), record.name.clone(), amount))
+        });
+        taking.collect()
+    }
+
+    fn taking_namespaces(&self, id: QuotaId, resource: &Resource, format: Format) -> Takers {
+        let queue = self.stages.queue();
+        let (Some(quota), Some(shares), Some(ledger)) =
+            (self.quotas.get(id), queue.shares(id), queue.ledger(id))
+        else {
+            return Takers::default();
+        };
+        let Some(at) = ledger.lines().iter().position(|line| line.resource == *resource) else {
+            return Takers::default();
+        };
+        let by_name = quota.namespaces().filter_map(|namespace| {
+            let amount =
+                shares.get(namespace.share()).get(at).copied().filter(|amount| *amount > Amount::ZERO)?;
+            Some((self.namespaces.get(namespace)?.name.to_string(), amount))
+        });
+        largest(by_name.collect(), format)
+    }
+}
+
+fn largest(by_name: BTreeMap<String, Amount>, format: Format) -> Takers {
+    let mut all: Vec<(String, Amount)> = by_name.into_iter().collect();
+    all.sort_by_key(|(_, amount)| std::cmp::Reverse(*amount));
+    let rest = all.split_off(all.len().min(NAMED));
+    let sum = rest.iter().fold(Amount::ZERO, |sum, (_, amount)| sum.saturating_add(*amount));
+    let others = (!rest.is_empty()).then(|| (rest.len(), sum.quantity(format)));
+    let takers = all.into_iter().map(|(name, amount)| Taker { name, amount: amount.quantity(format) });
+    (takers.collect(), others)
+}
+
+/// What the oldest pod lacks of a quota.
+fn lacks(obstacle: &Obstacle) -> String {
+    if obstacle.lack != Lack::Exceeded {
+        return "room is kept for a pod that has waited longer".to_owned();
+    }
+    let keys = obstacle.keys.iter().map(|key| match key.never {
+        true => format!("{} {} is more than the whole limit {}", key.key, key.needs, key.limit),
+        false => format!("{} short by {}", key.key, key.short_by),
+    });
+    keys.collect::<Vec<_>>().join(", ")
+}

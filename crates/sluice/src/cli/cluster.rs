@@ -1,0 +1,79 @@
+//! Which cluster is meant, and by whose rights: flags as kubectl has them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use kube::Client;
+use sluice_runtime::client::{ClientOptions, connect};
+use sluice_runtime::clock::ServerClock;
+
+/// Flags of kubectl that hold for all commands that read a cluster.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterArgs {
+    /// Kubeconfig file; without it KUBECONFIG or the usual places
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context in the kubeconfig; without it, its current one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Namespace; without it that of the context
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// User to impersonate
+    #[arg(long = "as", value_name = "USER")]
+    impersonate: Option<String>,
+    /// Group to impersonate beside the user; may be given several times
+    #[arg(long = "as-group", value_name = "GROUP", requires = "impersonate")]
+    groups: Vec<String>,
+    /// How long one request may take: 30s, 2m
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    request_timeout: Duration,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let read = text.parse::<SignedDuration>().ok().and_then(|lasts| Duration::try_from(lasts).ok());
+    read.filter(|lasts| !lasts.is_zero()).ok_or_else(|| "write one like 30s or 2m".to_owned())
+}
+
+/// A connection, and what goes with it.
+#[derive(Clone)]
+pub struct Connection {
+    pub client: Client,
+    /// Of the flags, or of the context.
+    pub namespace: String,
+    pub deadline: Duration,
+    clock: Arc<ServerClock>,
+}
+
+impl ClusterArgs {
+    /// Connects; nothing is asked yet.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        let clock = Arc::new(ServerClock::default());
+        let options = ClientOptions {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            user_agent: format!("sluice-cli/{}", env!("CARGO_PKG_VERSION")),
+            impersonate: self.impersonate.clone(),
+            impersonate_groups: self.groups.clone(),
+            clock: Some(Arc::clone(&clock)),
+            ..ClientOptions::default()
+        };
+        let client = connect(&options).await?;
+        let namespace = self.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+        Ok(Connection { client, namespace, deadline: self.request_timeout, clock })
+    }
+}
+
+impl Connection {
+    /// Seconds since the epoch by the clock of the API server that answered last.
+    pub fn now(&self) -> i64 {
+        self.clock.reckoned().as_second()
+    }
+
+    pub fn clock(&self) -> Arc<ServerClock> {
+        Arc::clone(&self.clock)
+    }
+}

@@ -1,0 +1,133 @@
+//! Lists with the rights of the user: what may not be listed is named, and the rest is shown.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::ListParams;
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use sluice_runtime::client::with_deadline;
+use sluice_runtime::retry::{Failure, classify};
+
+use super::cluster::Connection;
+use crate::progress::{Progress, to_stderr};
+
+/// Objects in one page of a list.
+const PAGE: u32 = 500;
+
+/// Where to list.
+#[derive(Clone, Copy, Debug)]
+pub enum Where<'n> {
+    Namespace(&'n str),
+    Everywhere,
+}
+
+/// A list that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("could not list {what}: {source}")]
+pub struct ListError {
+    what: String,
+    source: kube::Error,
+}
+
+/// Lists, and remembers which rights were missing.
+pub struct Lists<'c> {
+    pub connection: &'c Connection,
+    missing: BTreeSet<String>,
+    progress: Progress,
+}
+
+impl<'c> Lists<'c> {
+    pub fn new(connection: &'c Connection) -> Self {
+        Self { connection, missing: BTreeSet::new(), progress: Progress::begin(to_stderr) }
+    }
+
+    /// The verbs and resources that the user may not, each once.
+    pub fn missing(&self) -> Vec<String> {
+        self.missing.iter().cloned().collect()
+    }
+
+    /// All objects of a kind with namespaces; `None`: they may not be listed. None of a kind that is not installed.
+    pub async fn all<K>(&mut self, place: Where<'_>) -> Result<Option<Vec<K>>, ListError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let client = self.connection.client.clone();
+        let (api, scope) = match place {
+            Where::Namespace(name) => (Api::<K>::namespaced(client, name), format!(" in namespace {name}")),
+            Where::Everywhere => (Api::all(client), String::new()),
+        };
+        self.pages(&api, &scope).await
+    }
+
+    /// As [`Self::all`], of a kind of the cluster.
+    pub async fn all_of_cluster<K>(&mut self) -> Result<Option<Vec<K>>, ListError>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        let api = Api::<K>::all(self.connection.client.clone());
+        self.pages(&api, "").await
+    }
+
+    async fn pages<K>(&mut self, api: &Api<K>, scope: &str) -> Result<Option<Vec<K>>, ListError>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        let resource = match &*K::group(&()) {
+            "" => K::plural(&()).into_owned(),
+            group => format!("{}.{group}", K::plural(&())),
+        };
+        let mut all = Vec::new();
+        let mut next = None::<String>;
+        loop {
+            // Served from the watch cache where it can be: what is a moment old is good enough, and it costs least.
+            let mut page = ListParams::default().limit(PAGE);
+            page.continue_token = next.take();
+            match with_deadline(self.connection.deadline, api.list(&page)).await {
+                Ok(list) => {
+                    all.extend(list.items);
+                    next = list.metadata.continue_.filter(|token| !token.is_empty());
+                }
+                // The list took longer than API servers keep its version.
+                Err(kube::Error::Api(status)) if status.code == 410 && page.continue_token.is_some() => {
+                    all.clear();
+                    continue;
+                }
+                Err(error) => {
+                    return match classify(&error) {
+                        Failure::Forbidden => {
+                            self.missing.insert(format!("list {resource}{scope}"));
+                            Ok(None)
+                        }
+                        Failure::NotFound => Ok(Some(Vec::new())),
+                        _ => Err(ListError { what: format!("{resource}{scope}"), source: error }),
+                    };
+                }
+            }
+            self.progress.say(|| format!("{} {resource} read{scope}", all.len()));
+            if next.is_none() {
+                return Ok(Some(all));
+            }
+        }
+    }
+
+    /// One object; `Ok(None)`: there is none, or it may not be read, which is noted.
+    /// `resource` is how rights name the kind, such as `namespaces`.
+    pub async fn get<K>(&mut self, api: &Api<K>, resource: &str, name: &str) -> Result<Option<K>, ListError>
+    where
+        K: Clone + DeserializeOwned + Debug,
+    {
+        match with_deadline(self.connection.deadline, api.get(name)).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) => match classify(&error) {
+                Failure::NotFound => Ok(None),
+                Failure::Forbidden => {
+                    self.missing.insert(format!("get {resource} {name}"));
+                    Ok(None)
+                }
+                _ => Err(ListError { what: name.to_owned(), source: error }),
+            },
+        }
+    }
+}

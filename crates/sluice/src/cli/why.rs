@@ -1,0 +1,283 @@
+//! `sluice why`: why a pod, a VM, a migration or a quota waits.
+
+mod answer;
+pub(in crate::cli) mod migration;
+
+use std::process::ExitCode;
+
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+use sluice_gate::Subject;
+use sluice_index::VmiWire;
+use sluice_runtime::client::with_deadline;
+
+use super::cluster::{ClusterArgs, Connection};
+use super::lists::Lists;
+use super::nearest::{hint, nearest};
+use super::printed::{Exit, Format, OutputArgs, print, print_value};
+use super::world::{World, names_of, pods_of_machines};
+use answer::Answer;
+
+/// Flags of `sluice why`.
+#[derive(Debug, clap::Args)]
+pub struct WhyArgs {
+    /// TYPE NAME, or TYPE/NAME: pod, vm, vmi, migration, quota, clusterquota; or deployment, statefulset, daemonset,
+    /// replicaset, job for their pods
+    #[arg(required = true, num_args = 1..=2, value_names = ["TYPE", "NAME"])]
+    subject: Vec<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// What is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Pod,
+    Vm,
+    Vmi,
+    Migration,
+    Quota,
+    ClusterQuota,
+    Workload(&'static str, &'static str, &'static str),
+}
+
+impl Kind {
+    fn read(text: &str) -> Option<Self> {
+        Some(match text.to_ascii_lowercase().split('.').next().unwrap_or_default() {
+            "pod" | "pods" | "po" => Self::Pod,
+            "vm" | "vms" | "virtualmachine" | "virtualmachines" => Self::Vm,
+            "vmi" | "vmis" | "virtualmachineinstance" | "virtualmachineinstances" => Self::Vmi,
+            "migration"
+            | "migrations"
+            | "vmim"
+            | "vmims"
+            | "virtualmachineinstancemigration"
+            | "virtualmachineinstancemigrations" => Self::Migration,
+            "quota" | "arq" | "arqs" | "applicationawareresourcequota" | "applicationawareresourcequotas" => {
+                Self::Quota
+            }
+            "clusterquota"
+            | "acrq"
+            | "acrqs"
+            | "applicationawareclusterresourcequota"
+            | "applicationawareclusterresourcequotas" => Self::ClusterQuota,
+            "deployment" | "deployments" | "deploy" => Self::Workload("apps", "v1", "Deployment"),
+            "statefulset" | "statefulsets" | "sts" => Self::Workload("apps", "v1", "StatefulSet"),
+            "daemonset" | "daemonsets" | "ds" => Self::Workload("apps", "v1", "DaemonSet"),
+            "replicaset" | "replicasets" | "rs" => Self::Workload("apps", "v1", "ReplicaSet"),
+            "job" | "jobs" => Self::Workload("batch", "v1", "Job"),
+            _ => return None,
+        })
+    }
+}
+
+/// The arguments say nothing that can be asked about.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "write TYPE NAME or TYPE/NAME, with one of these types: pod, vm, vmi, migration, quota, clusterquota, deployment, \
+    statefulset, daemonset, replicaset, job"
+)]
+struct WrongSubject;
+
+fn subject(words: &[String]) -> Option<(Kind, &str)> {
+    let (kind, name) = match words {
+        [both] => both.split_once('/')?,
+        [kind, name] => (kind.as_str(), name.as_str()),
+        _ => return None,
+    };
+    Some((Kind::read(kind)?, name)).filter(|_| !name.is_empty() && !name.contains('/'))
+}
+
+/// Explains, and prints it.
+///
+/// # Errors
+/// When the cluster cannot be read.
+pub async fn run(args: WhyArgs) -> anyhow::Result<ExitCode> {
+    let Some((kind, name)) = subject(&args.subject) else {
+        eprintln!("error: {WrongSubject}");
+        return Ok(ExitCode::from(2));
+    };
+    let connection = args.cluster.connect().await?;
+    let world = World::of_namespace(&connection, &connection.namespace).await?;
+    let answer = answer(&connection, &world, kind, name).await?;
+    say(&answer, &world, args.output.output)?;
+    Ok(answer.exit(&world).into())
+}
+
+async fn answer(connection: &Connection, world: &World, kind: Kind, name: &str) -> anyhow::Result<Answer> {
+    let namespace = connection.namespace.as_str();
+    let mut answer = Answer::default();
+    match kind {
+        Kind::Pod => answer.explain(world, Subject::Pod { namespace, name }),
+        Kind::Quota => answer.explain(world, Subject::Quota { namespace, name }),
+        Kind::ClusterQuota => answer.explain(world, Subject::ClusterQuota { name }),
+        Kind::Vmi => answer.machine(world, namespace, name),
+        Kind::Vm => {
+            answer.machine(world, namespace, name);
+            if answer.is_empty() {
+                vm_alone(connection, &mut answer, name).await?;
+            }
+        }
+        Kind::Migration => migration::answer(connection, world, &mut answer, name).await?,
+        Kind::Workload(group, version, kind) => {
+            workload(connection, world, &mut answer, (GroupVersionKind::gvk(group, version, kind), name))
+                .await?;
+        }
+    }
+    if answer.is_empty() {
+        let near = match kind {
+            Kind::Pod => nearest(name, names_of(&world.pods)),
+            Kind::Quota => nearest(name, names_of(&world.quotas)),
+            Kind::ClusterQuota => nearest(name, world.cluster_quotas.iter().map(String::as_str)),
+            Kind::Vm | Kind::Vmi => nearest(name, names_of(&world.machines)),
+            Kind::Migration => nearest(name, names_of(&world.migrations)),
+            Kind::Workload(..) => Vec::new(),
+        };
+        answer.unknown = Some(format!("{name} not found in namespace {namespace}{}", hint(&near)));
+    }
+    Ok(answer)
+}
+
+impl Answer {
+    /// The pods of a VirtualMachineInstance.
+    fn machine(&mut self, world: &World, namespace: &str, name: &str) {
+        let machine = world.machines.iter().find(|machine| machine.metadata.name.as_deref() == Some(name));
+        let Some(uid) = machine.and_then(|machine| machine.metadata.uid.as_deref()) else { return };
+        let pods = pods_of_machines(&world.pods).remove(uid).unwrap_or_default();
+        if pods.is_empty() {
+            self.lines.push(format!("{name} has no pod yet: KubeVirt's controller has not created it."));
+        }
+        for pod in pods {
+            let before = self.explanations.len();
+            self.explain(world, Subject::Pod { namespace, name: &pod });
+            let is_held = self.explanations.get(before).is_some_and(sluice_gate::Explanation::is_held);
+            let state = if machine.is_some_and(runs) { "runs" } else { "does not start" };
+            self.lines.push(match is_held {
+                true => format!("{name} {state}: its pod {pod} waits."),
+                false => format!("{name}: its pod {pod} is not held."),
+            });
+        }
+    }
+}
+
+fn runs(machine: &VmiWire) -> bool {
+    machine.status.phase.as_deref() == Some("Running")
+}
+
+/// A VirtualMachine without an instance.
+async fn vm_alone(connection: &Connection, answer: &mut Answer, name: &str) -> anyhow::Result<()> {
+    let kind = GroupVersionKind::gvk("kubevirt.io", "v1", "VirtualMachine");
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(connection.client.clone(), &connection.namespace, &resource);
+    let mut lists = Lists::new(connection);
+    if let Some(vm) = lists.get(&api, &resource.plural, name).await? {
+        let status =
+            vm.data.pointer("/status/printableStatus").and_then(Value::as_str).unwrap_or("not known");
+        answer.lines.push(format!(
+            "{name} has no VirtualMachineInstance: nothing of it waits for quota. Its status is {status}."
+        ));
+    }
+    answer.missing.extend(lists.missing());
+    Ok(())
+}
+
+/// The pods that a controller selects.
+async fn workload(
+    connection: &Connection,
+    world: &World,
+    answer: &mut Answer,
+    (kind, name): (GroupVersionKind, &str),
+) -> anyhow::Result<()> {
+    let (client, namespace) = (connection.client.clone(), connection.namespace.as_str());
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let mut lists = Lists::new(connection);
+    let found = lists.get(&api, &resource.plural, name).await?;
+    answer.missing.extend(lists.missing());
+    let Some(object) = found else { return Ok(()) };
+    let labels = object.data.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
+    let labels =
+        labels.into_iter().flatten().filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
+    let selector = labels.collect::<Vec<_>>().join(",");
+    if selector.is_empty() {
+        answer.lines.push(format!("{name} selects no pods by labels."));
+        return Ok(());
+    }
+    let pods = Api::<k8s_openapi::api::core::v1::Pod>::namespaced(client, namespace);
+    let params = ListParams::default().labels(&selector);
+    let pods = with_deadline(connection.deadline, pods.list_metadata(&params)).await?;
+    let names: Vec<String> = pods.items.iter().map(|pod| pod.name_any()).collect();
+    for pod in &names {
+        answer.explain(world, Subject::Pod { namespace, name: pod });
+    }
+    let held = answer.explanations.iter().filter(|explanation| explanation.is_held()).count();
+    answer.lines.push(format!("{name} has {} pods, {held} of them wait.", names.len()));
+    Ok(())
+}
+
+fn say(answer: &Answer, world: &World, format: Format) -> anyhow::Result<()> {
+    let missing: Vec<&String> = world.missing.iter().chain(&answer.missing).collect();
+    match format {
+        Format::Json | Format::Yaml => {
+            let value = json!({
+                "apiVersion": "cli.sluice.dev/v1",
+                "kind": "Why",
+                "source": "recomputed",
+                "summary": answer.lines,
+                "explanations": answer.explanations.iter().map(sluice_gate::Explanation::json).collect::<Vec<_>>(),
+                "headroom": answer.headroom,
+                "missingRights": missing,
+                "assumed": world.assumed,
+                "unknown": answer.unknown,
+            });
+            print_value(&value, format)?;
+        }
+        Format::Name => {
+            let names = answer.explanations.iter().filter(|it| it.is_held()).map(|it| match it {
+                sluice_gate::Explanation::Pod(pod) => format!("pod/{}\n", pod.name),
+                sluice_gate::Explanation::Quota(quota) => format!("quota/{}\n", quota.quota.name),
+            });
+            print(&names.collect::<String>())?;
+        }
+        Format::Table | Format::Wide => {
+            let mut text: String = answer.lines.iter().map(|line| format!("{line}\n")).collect();
+            for explanation in &answer.explanations {
+                text.push_str(&explanation.at(world.now).to_string());
+            }
+            if answer.unknown.is_none() {
+                text.push_str("  Source: recomputed from lists.\n");
+                text.extend(world.assumed.iter().map(|assumed| format!("  Note: {assumed}.\n")));
+            }
+            print(&text)?;
+        }
+    }
+    if answer.unknown.is_some() || answer.exit(world) == Exit::Unknown {
+        missing.iter().for_each(|right| eprintln!("missing right: {right}"));
+    }
+    if let Some(unknown) = &answer.unknown {
+        eprintln!("error: {}", super::printed::plain(unknown));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_is_a_type_and_a_name() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let read = |text: &str| subject(&words(text)).map(|(kind, name)| (kind, name.to_owned()));
+        assert_eq!(read("pod a"), Some((Kind::Pod, "a".to_owned())));
+        assert_eq!(read("PODS/a"), Some((Kind::Pod, "a".to_owned())));
+        assert_eq!(read("virtualmachines.kubevirt.io/db"), Some((Kind::Vm, "db".to_owned())));
+        assert_eq!(read("deploy web"), Some((Kind::Workload("apps", "v1", "Deployment"), "web".to_owned())));
+        for wrong in ["pod", "pod/", "node n", "pod a/b"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! `sluice why` and its neighbours on a real control plane: what holds a pod, by the rights of who asks, and with no leader.
+
+use std::process::Output;
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use sluice_api::{ApplicationAwareResourceQuota, names};
+use sluice_e2e::{Installation, Setup, build};
+use sluice_testbed::{Bed, wait};
+
+use crate::context::{SOON, idle_bed, shared};
+use crate::team::Team;
+
+/// Runs the command to its end.
+async fn sluice(bed: &Bed, arguments: &[&str]) -> Output {
+    let mut command = tokio::process::Command::new(build::sluice().unwrap());
+    command.args(arguments).arg("--kubeconfig").arg(bed.admin_kubeconfig()).kill_on_drop(true);
+    tokio::time::timeout(Duration::from_secs(60), command.output()).await.unwrap().unwrap()
+}
+
+/// What it printed to standard output and standard error; its exit code has to be this.
+async fn said(bed: &Bed, code: i32, arguments: &[&str]) -> (String, String) {
+    let output = sluice(bed, arguments).await;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stdout}{stderr}");
+    (stdout, stderr)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_pod_is_explained_in_the_words_of_its_event_and_of_its_quota() {
+    let bed = shared().await.bed;
+    let team = Team::on(bed, "why").await;
+    let name = team.namespace.name.as_str();
+    team.quota("compute", &[("requests.cpu", "1")]).await;
+    team.pod("web", &[("cpu", "800m")]).await;
+    team.until_released("web").await;
+    team.until_used("compute", "requests.cpu", "800m").await;
+    team.pod("train", &[("cpu", "300m")]).await;
+    let words = "exceeded quota: compute, requested: requests.cpu=300m, used: requests.cpu=800m, limited: requests.cpu=1";
+    let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(team.client.clone(), name);
+    let told = || async {
+        let all = events.list(&ListParams::default()).await.ok()?.items;
+        let mut notes = all.into_iter().filter(|event| event.reason.as_deref() == Some("QuotaExceeded"));
+        notes.find_map(|event| event.note)
+    };
+    let note = wait::eventually(SOON, told, "the event").await.unwrap();
+    assert_eq!(note, words);
+
+    let (text, _) = said(bed, 3, &["why", "pod", "train", "-n", name]).await;
+    assert!(text.starts_with("train waits for quota: held "), "{text}");
+    assert!(text.contains(&format!(", place 1 of 1 in {name}.\n")), "{text}");
+    assert!(text.contains("  compute  requests.cpu  300m   800m  1      100m\n"), "{text}");
+    assert!(text.contains("  Largest in compute: web 800m.\n"), "{text}");
+    let (text, _) = said(bed, 3, &["why", "pods/train", "-n", name, "-o", "json"]).await;
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["apiVersion"], "cli.sluice.dev/v1");
+    assert_eq!(value["explanations"][0]["message"], words);
+    let (text, _) = said(bed, 3, &["list", "held", "-n", name, "-o", "name"]).await;
+    assert_eq!(text, "pod/train\n");
+    said(bed, 0, &["why", "pod", "web", "-n", name]).await;
+    let (_, error) = said(bed, 4, &["why", "pod", "trian", "-n", name]).await;
+    assert!(error.contains("trian not found") && error.contains("is it train?"), "{error}");
+    said(bed, 2, &["why", "node", "n", "-n", name]).await;
+
+    let tells = |quota: Option<&ApplicationAwareResourceQuota>| {
+        let status = quota.and_then(|quota| quota.status.as_ref());
+        let held =
+            status.and_then(|it| it.conditions.iter().find(|condition| condition.type_ == names::PODS_HELD));
+        held.is_some_and(|it| it.message == "1 pod waits, the oldest is train: requests.cpu short by 100m")
+            && status.is_some_and(|status| status.held_since.is_some())
+    };
+    wait::wait_for(&team.quotas, "compute", SOON, "the condition PodsHeld", tells).await.unwrap();
+    let (text, _) = said(bed, 0, &["top", "-n", name, "--sort", "wait"]).await;
+    assert!(text.contains("compute") && text.contains("80%"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_with_view_asks_about_its_own_namespace() {
+    let bed = shared().await.bed;
+    let (team, other) = (Team::on(bed, "why-own").await, Team::on(bed, "why-other").await);
+    let name = team.namespace.name.as_str();
+    for team in [&team, &other] {
+        team.quota("none", &[("pods", "0")]).await;
+        team.pod("held", &[]).await;
+    }
+    let bound = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": { "name": "tenant", "namespace": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "tenant-of-why" }],
+    });
+    bed.apply_objects([bound]).await.unwrap();
+    let as_tenant =
+        |namespace: &str| ["why", "pod", "held", "--as", "tenant-of-why", "-n", namespace].map(str::to_owned);
+    let own = as_tenant(name);
+    let asked = || async {
+        let output = sluice(bed, &own.each_ref().map(String::as_str)).await;
+        (output.status.code() == Some(3)).then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let text = wait::eventually(SOON, asked, "the tenant's answer").await.unwrap();
+    assert!(text.contains("can never go") && text.contains("pods"), "{text}");
+    assert!(!text.contains(&other.namespace.name), "{text}");
+    let others = as_tenant(&other.namespace.name);
+    let (_, error) = said(bed, 4, &others.each_ref().map(String::as_str)).await;
+    assert!(error.contains("missing right: list pods in namespace"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_pod_is_explained_with_no_process_of_sluice_alive() {
+    let bed = idle_bed().await;
+    let setup = Setup { without_webhook: true, ..Setup::default() };
+    let _installed = Installation::apply(&bed, setup).await.unwrap();
+    let team = Team::plain(&bed, "why-alone").await;
+    let name = team.namespace.name.as_str();
+    team.quota("compute", &[("pods", "0")]).await;
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "held" },
+        "spec": {
+            "schedulingGates": [{ "name": names::GATE }],
+            "containers": [{ "name": "main", "image": "none" }],
+        },
+    });
+    let created = team.create(&pod).await;
+    assert!(created.is_ok(), "{created:?}");
+    let label = [json!({ "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": name, "labels": { names::TARGET_LABEL: "" } } })];
+    bed.apply_objects(label).await.unwrap();
+    let (text, _) = said(&bed, 3, &["why", "pod", "held", "-n", name]).await;
+    assert!(text.contains("held can never go: it asks for pods 1, quota compute allows 0 in all"), "{text}");
+    let (text, _) = said(&bed, 3, &["check"]).await;
+    assert!(text.contains("failed   sluice-controller"), "{text}");
+}
