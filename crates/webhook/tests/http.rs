@@ -71,7 +71,6 @@ async fn each_kind_and_path_has_its_endpoint() {
     let quota = json!({"metadata": {}, "spec": {"hard": {"services": "1"}}});
     let cases = [
         (SERVE, pod_create(TENANT, &forged), true, 202),
-        (VM_SIZE, pod_create(TENANT, &forged), true, 202),
         (SERVE, pod_update(TENANT, &open, &open), false, 400),
         (SERVE, review("ApplicationAwareResourceQuota", "CREATE", TENANT, &quota, &Value::Null), true, 202),
         (SERVE, review("AAQ", "CREATE", TENANT, &open, &Value::Null), false, 503),
