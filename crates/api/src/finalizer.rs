@@ -3,8 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::json;
 
-/// Whether `manager` has, by the `managedFields` of the object. Another program's operator, which may be at work, has put
-/// there what nobody of ours has.
+/// Whether the field manager `manager` has put the finalizer on the object, by its `managedFields`. A finalizer of another
+/// manager is that of another program's operator, which may be at work.
 #[must_use]
 pub fn has_put_finalizer(managed: Option<&[ManagedFieldsEntry]>, finalizer: &str, manager: &str) -> bool {
     // An item of a set is named by its value.

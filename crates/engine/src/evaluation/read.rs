@@ -63,7 +63,7 @@ impl List<'_> {
         }
         let amount = amount(shown(), value.get())?;
         self.names.insert(name);
-        // Two names of one number: whoever limits either is not to be short of what was said.
+        // `cpu` and `requests.cpu` are one number. The larger answer counts, so that no quota is charged too little.
         self.amounts.entry(resource).and_modify(|it| *it = amount.max(*it)).or_insert(amount);
         Ok(())
     }

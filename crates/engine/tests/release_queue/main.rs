@@ -61,7 +61,7 @@ fn share_of(share: u32, quotas: impl IntoIterator<Item = u32>) -> Arc<QuotaSet> 
     Arc::new(QuotaSet::new(ShareId(share), quotas.into_iter().map(QuotaId)))
 }
 
-/// What [`released`] gives if nobody is released.
+/// What [`released`] returns when the queue releases no pod.
 const NOBODY: [u32; 0] = [];
 
 fn released(decisions: Vec<Decision>) -> Vec<u32> {

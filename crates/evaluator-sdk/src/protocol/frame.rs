@@ -11,7 +11,7 @@ pub enum FrameError {
     /// There is none.
     #[error("there is no message in it")]
     Empty,
-    /// It is compressed, which nobody asked for.
+    /// It is compressed. Sluice offers no compression.
     #[error("the message is compressed")]
     Compressed,
     /// Its length is not that of the body.

@@ -51,7 +51,7 @@ impl Session {
         if self.link.is_healthy(TIMEOUT).await.is_some_and(|answer| answer.is_ok()) {
             return true;
         }
-        // The question that was in the way is not to hold the next one.
+        // Nothing tells when an evaluator that has crashed listens again, so connections are tried.
         let again = async {
             loop {
                 match Self::open(&self.socket).await {

@@ -193,7 +193,7 @@ async fn deployment(connection: &Connection, namespace: &str, name: &'static str
     let told = (
         name,
         "look at its pods: kubectl describe pods of that Deployment, and their logs",
-        "CONTRIBUTING.md",
+        "docs/runbooks/SluiceDown.md",
     );
     let api: Api<Deployment> = Api::namespaced(connection.client.clone(), namespace);
     looked(with_deadline(connection.deadline, api.get(name)).await, told, |deployment| {
