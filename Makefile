@@ -39,27 +39,29 @@ SKIPPED_KUBEVIRT_1.3 := --skip a_machine_that_comes_from_elsewhere --skip the_ex
 
 .PHONY: soak
 soak: ## what `make test` leaves out: 10,000 cases of each simulation, crashes at each write, faults, upgrades, removal, floods, scenarios from the field, the webhook alone, Kubernetes 1.34 and 1.31, KubeVirt 1.3 and 1.8
-	@echo "soak 1/9: simulations of the gate and of its queue, 10,000 cases each ($$(date +%T))"
+	@echo "soak 1/10: simulations of the gate and of its queue, 10,000 cases each ($$(date +%T))"
 	@PROPTEST_CASES=10000 $(XTASK) test --workspace --lib --test release_queue -- gate::tests:: always_right fairness:: deadlines::
-	@echo "soak 2/9: crashes at each write, API servers that stand still, ten rotations of certificates at 200 reviews a second ($$(date +%T))"
+	@echo "soak 2/10: crashes at each write, API servers that stand still, ten rotations of certificates at 200 reviews a second ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- faults::
 	@SLUICE_ROTATIONS=10 $(XTASK) test --workspace --test e2e -- rotations_of_both
-	@echo "soak 3/9: re-appliers for ten minutes, upgrades of Sluice and of Kubernetes, removal under load ($$(date +%T))"
+	@echo "soak 3/10: re-appliers for ten minutes, upgrades of Sluice and of Kubernetes, removal under load ($$(date +%T))"
 	@SLUICE_REAPPLY_SECONDS=600 $(XTASK) test --workspace --test e2e -- reapply:: --nocapture
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- installation:: --nocapture
-	@echo "soak 4/9: floods, delays, scenarios from the field ($$(date +%T))"
+	@echo "soak 4/10: floods, delays, scenarios from the field ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- tenants::
-	@echo "soak 5/9: the webhook alone gates ($$(date +%T))"
+	@echo "soak 5/10: the webhook alone gates ($$(date +%T))"
 	@SLUICE_GATING=webhook $(XTASK) test --workspace --test e2e -- $(SKIPPED)
-	@echo "soak 6/9: Kubernetes 1.34 ($$(date +%T))"
+	@echo "soak 6/10: Kubernetes 1.34 ($$(date +%T))"
 	@SLUICE_KUBERNETES_VERSION=1.34 $(XTASK) test --workspace --test e2e --test headroom -- $(SKIPPED)
-	@echo "soak 7/9: Kubernetes 1.31, where updates of pods resize them ($$(date +%T))"
+	@echo "soak 7/10: Kubernetes 1.31, where updates of pods resize them ($$(date +%T))"
 	@SLUICE_KUBERNETES_VERSION=1.31 $(XTASK) test --workspace --test e2e --test headroom --test resize_by_update -- $(SKIPPED_1.31)
-	@echo "soak 8/9: KubeVirt 1.3 ($$(date +%T))"
+	@echo "soak 8/10: KubeVirt 1.3 ($$(date +%T))"
 	@SLUICE_KUBEVIRT_VERSION=1.3 $(XTASK) test --workspace --test headroom -- $(SKIPPED_KUBEVIRT_1.3)
-	@echo "soak 9/9: KubeVirt 1.8 ($$(date +%T))"
+	@echo "soak 9/10: KubeVirt 1.8 ($$(date +%T))"
 	@SLUICE_KUBEVIRT_VERSION=1.8 $(XTASK) test --workspace --test headroom
-	@echo "soak: all nine parts passed ($$(date +%T))"
+	@echo "soak 10/10: every bench, for a few seconds ($$(date +%T))"
+	@$(MAKE) bench-quick
+	@echo "soak: all ten parts passed ($$(date +%T))"
 
 .PHONY: lint
 lint: ## check format, clippy, generated files, dependencies

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::{AskedLifetimes, TlsOffer};
+use crate::{AskedLifetimes, TlsOffer, refused_sidecars};
 
 /// A field that is set and has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,10 +15,7 @@ pub struct NotInForce {
 }
 
 /// Fields that this version does not read, and what is so instead.
-const NOT_READ: [(&str, &str); 2] = [
-    ("configuration.sidecarEvaluators", "pods are counted as Kubernetes counts them"),
-    ("workload", "nothing runs as a workload"),
-];
+const NOT_READ: [(&str, &str); 1] = [("workload", "nothing runs as a workload")];
 
 /// Those of a specification.
 #[must_use]
@@ -40,6 +37,10 @@ pub fn not_in_force(spec: &Value) -> Vec<NotInForce> {
         Err(error) => Some(format!("the profile before stays, for {error}")),
     };
     told.extend(profile.map(|why| NotInForce { field: "tlsSecurityProfile", why }));
+    if let Some(refused) = refused_sidecars(field("configuration.sidecarEvaluators")).first() {
+        let why = format!("no pod is released, for {}: {}", refused.field, refused.why);
+        told.push(NotInForce { field: "configuration.sidecarEvaluators", why });
+    }
     let not_read = NOT_READ.into_iter().filter(|(path, _)| !says_nothing(field(path)));
     told.extend(not_read.map(|(field, why)| NotInForce { field, why: why.to_owned() }));
     told
@@ -85,7 +86,7 @@ mod tests {
     fn each_of_the_others_is_named_with_why() {
         let spec = json!({
             "certConfig": { "ca": { "duration": "1m" }, "server": { "renewBefore": "x" } },
-            "configuration": { "sidecarEvaluators": [{ "name": "a" }] },
+            "configuration": { "sidecarEvaluators": [{ "name": "a" }, { "name": "b", "image": "i" }] },
             "tlsSecurityProfile": { "type": "Custom" },
             "workload": { "tolerations": [{ "operator": "Exists" }] },
         });
@@ -95,7 +96,8 @@ mod tests {
              seconds, such as 48h or 20m0s",
             "tlsSecurityProfile: the profile before stays, for type is Custom and custom is missing: set custom.ciphers and \
              custom.minTLSVersion",
-            "configuration.sidecarEvaluators: pods are counted as Kubernetes counts them",
+            "configuration.sidecarEvaluators: no pod is released, for \
+             configuration.sidecarEvaluators[0].image: there is none: name one",
             "workload: nothing runs as a workload",
         ];
         assert_eq!(told(&spec), expected);

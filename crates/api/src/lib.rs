@@ -23,6 +23,7 @@ mod one_aaq;
 mod pause;
 mod rules;
 mod schema;
+mod sidecars;
 mod tls_offer;
 mod vmmrq;
 
@@ -58,6 +59,9 @@ pub use job_queue_config::{AAQJobQueueConfig, AAQJobQueueConfigSpec, AAQJobQueue
 pub use mtq::{MTQ, MtqSpec};
 pub use one_aaq::{holding, is_placeholder};
 pub use pause::{DEFAULT_PAUSE_RATE, HIGHEST_PAUSE_RATE, LONGEST_PAUSE, Pause, PauseError, read_pause};
+pub use sidecars::{
+    MOST_SIDECARS, REFUSED_SIDECAR, RefusedSidecar, SIDECAR_SOCKETS, SIDECAR_USER, refused_sidecars,
+};
 pub use tls_offer::{TlsOffer, TlsProfileError};
 pub use vmmrq::{
     OriginalResourceQuota, VirtualMachineMigrationResourceQuota, VirtualMachineMigrationResourceQuotaSpec,

@@ -47,5 +47,5 @@ pub use scope::{ScopeFacts, Scopes};
 pub use status::{StatusTarget, status_target};
 pub use timers::Timers;
 pub use uid::Uid;
-pub use uncounted::{claims_uncounted, not_enforced, uncounted, warnings};
+pub use uncounted::{CountedBy, claims_uncounted, not_enforced, uncounted, warnings};
 pub use ungated::{Unenforced, Ungated, limits_pods, paused, paused_in, unenforced, unenforced_in};

@@ -10,7 +10,7 @@ use crate::quantity::{Format, NANOS_PER_UNIT, Quantity};
 use crate::quota_kind::QuotaKind;
 use crate::quota_spec::{CompiledQuota, HardEntry};
 use crate::resource::{KeyKind, Resource};
-use crate::uncounted::uncounted;
+use crate::uncounted::{CountedBy, uncounted};
 use crate::ungated::Unenforced;
 use crate::vm::Calculator;
 
@@ -39,23 +39,22 @@ pub struct StatusTarget {
 const BINARY_CAP: Amount = Amount::from_nanos(i64::MAX as i128 * NANOS_PER_UNIT);
 
 /// The status that `quota`, of this kind, should have while `ledger` holds its sums, its managed quota says `managed`, and
-/// VMs are counted by `machines`.
+/// what no pod takes by Kubernetes' rules is counted so.
 #[must_use]
 pub fn status_target(
     kind: QuotaKind,
     quota: &CompiledQuota,
     ledger: &Ledger,
     managed: &ManagedStatus,
-    machines: Option<Calculator>,
+    by: impl Into<CountedBy>,
 ) -> StatusTarget {
+    let by = by.into();
     let hard = quota.entries.iter().map(|entry| (entry.key.to_string(), entry.hard)).collect();
     let used_of = |entry: &HardEntry| match entry.kind {
         KeyKind::Other => managed.used.get(&entry.key).copied(),
         KeyKind::Pod | KeyKind::Custom => Some(shown(entry, total_of(entry, ledger))),
     };
-    let is_counted = |entry: &HardEntry| {
-        entry.kind != KeyKind::Custom || machines.is_some_and(|calculator| calculator.takes(&entry.key))
-    };
+    let is_counted = |entry: &HardEntry| entry.kind != KeyKind::Custom || by.takes_custom(&entry.key);
     let text = |limits: bool| {
         let parts: Vec<String> = quota
             .entries
@@ -65,7 +64,7 @@ pub fn status_target(
             .collect();
         parts.join(", ")
     };
-    let mut told = uncounted(kind, quota, machines);
+    let mut told = uncounted(kind, quota, by);
     told.extend(managed.trouble.clone());
     let used = used_by(quota, used_of);
     let uncounted = told.join("; ");
@@ -75,7 +74,7 @@ pub fn status_target(
         limits: text(true),
         used,
         uncounted,
-        machines,
+        machines: by.machines,
         unenforced: None,
     }
 }

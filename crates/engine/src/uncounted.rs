@@ -12,6 +12,29 @@ use crate::resource::{DEVICE_CLASS, KeyKind, VMI_NAMES, key_kind};
 use crate::scope::Scopes;
 use crate::vm::{Calculator, not_taken};
 
+/// Who takes keys that no pod takes by Kubernetes' rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountedBy {
+    /// How VMs are counted where KubeVirt is known to run.
+    pub machines: Option<Calculator>,
+    /// Evaluators say what pods take: of any key with a domain.
+    pub evaluators: bool,
+}
+
+impl From<Option<Calculator>> for CountedBy {
+    fn from(machines: Option<Calculator>) -> Self {
+        Self { machines, evaluators: false }
+    }
+}
+
+impl CountedBy {
+    /// Whether somebody takes this key, which is of kind [`KeyKind::Custom`].
+    pub(crate) fn takes_custom(self, key: &str) -> bool {
+        let is_of_machines = VMI_NAMES.contains(&key.strip_prefix("requests.").unwrap_or(key));
+        self.machines.is_some_and(|calculator| calculator.takes(key)) || self.evaluators && !is_of_machines
+    }
+}
+
 /// Why a key limits nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
@@ -24,14 +47,16 @@ enum Cause {
 impl Cause {
     const ALL: [Self; 4] = [Self::Machines, Self::LimitsOfMachines, Self::Scopes, Self::Nothing];
 
-    fn of(key: &str, scopes: &Scopes, machines: Option<Calculator>) -> Option<Self> {
+    fn of(key: &str, scopes: &Scopes, by: CountedBy) -> Option<Self> {
         let is_of_machines = |key: &str| VMI_NAMES.contains(&key);
         if key_kind(key) == KeyKind::Pod {
             None
         } else if is_of_machines(key.strip_prefix("requests.").unwrap_or(key)) {
-            (!machines.is_some_and(|calculator| calculator.takes(key))).then_some(Self::Machines)
+            (!by.takes_custom(key)).then_some(Self::Machines)
         } else if key.strip_prefix("limits.").is_some_and(is_of_machines) {
             Some(Self::LimitsOfMachines)
+        } else if key_kind(key) == KeyKind::Custom && by.evaluators {
+            None
         } else if !is_countable(key) {
             Some(Self::Nothing)
         } else {
@@ -59,22 +84,22 @@ impl Cause {
                 Cow::Borrowed("no such object has the scopes of this quota, use a quota without scopes")
             }
             Self::Nothing => Cow::Borrowed(
-                "no pod takes it, an extended resource is limited by the key requests.<its name>",
+                "no pod takes it without an evaluator, an extended resource is limited by the key requests.<its name>",
             ),
         }
     }
 }
 
 /// What is to be told about those keys of `quota` that nothing counts: a sentence per cause, with its keys and a remedy.
-/// `machines`: how VMs are counted where KubeVirt is known to run.
 #[must_use]
-pub fn uncounted(kind: QuotaKind, quota: &CompiledQuota, machines: Option<Calculator>) -> Vec<String> {
+pub fn uncounted(kind: QuotaKind, quota: &CompiledQuota, by: impl Into<CountedBy>) -> Vec<String> {
+    let by = by.into();
     let keys = || quota.entries.iter().map(|entry| &*entry.key);
     let told = |cause: Cause| {
-        let of = keys().filter(move |key| Cause::of(key, &quota.scopes, machines) == Some(cause));
+        let of = keys().filter(move |key| Cause::of(key, &quota.scopes, by) == Some(cause));
         // Most quotas have none: no sentence is made then.
         of.clone().next()?;
-        sentence(&format!("{}: ", not_enforced_start(kind)), of, &format!(": {}", cause.remedy(machines)))
+        sentence(&format!("{}: ", not_enforced_start(kind)), of, &format!(": {}", cause.remedy(by.machines)))
     };
     Cause::ALL.into_iter().filter_map(told).collect()
 }
@@ -152,6 +177,18 @@ mod tests {
     }
 
     #[test]
+    fn evaluators_may_charge_keys_with_a_domain_and_no_others() {
+        let by = CountedBy { machines: None, evaluators: true };
+        let told = |by| {
+            uncounted(QuotaKind::Namespace, &quota(&["example.com/license", "requests.cpu/vmi"], &[]), by)
+        };
+        let without = told(CountedBy::default()).join("; ");
+        assert!(without.contains("example.com/license") && without.contains("requests.cpu/vmi"), "{without}");
+        let with = told(by).join("; ");
+        assert!(!with.contains("example.com/license") && with.contains("requests.cpu/vmi"), "{with}");
+    }
+
+    #[test]
     fn keys_that_are_counted_are_not_mentioned() {
         let counted = ["pods", "count/pods", "cpu", "requests.memory", "limits.cpu", "hugepages-2Mi"];
         assert_eq!(told(&counted), Vec::<String>::new());
@@ -172,8 +209,8 @@ mod tests {
                  requests.instances/vmi, requests.cpu/vmi, requests.memory/vmi",
                 "spec.hard: not enforced: count/secrets: no such object has the scopes of this quota, use a quota \
                  without scopes",
-                "spec.hard: not enforced: example.com/license: no pod takes it, an extended resource is limited by the \
-                 key requests.<its name>",
+                "spec.hard: not enforced: example.com/license: no pod takes it without an evaluator, an extended \
+                 resource is limited by the key requests.<its name>",
             ]
         );
     }

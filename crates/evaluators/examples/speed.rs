@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use sluice_evaluators::{Config, EvaluatorState, Evaluators, OtherPods, Question, Views};
+use sluice_evaluators::{Config, EvaluatorState, Evaluators, OtherPods, Question};
+use sluice_index::ViewKey;
 
 const SPAN: Duration = Duration::from_secs(5);
 
@@ -25,12 +26,12 @@ async fn main() -> anyhow::Result<()> {
         "name":"c","image":"i","env":[{}],"resources":{{"requests":{{"cpu":"1","memory":"1Gi"}}}}}}]}}}}"#,
         env.join(",")
     );
-    let view = Views::new()?.evaluated(pod.as_bytes())?;
+    let view = ViewKey::default().view(&pod)?;
     let question = Question {
         uid: "u".into(),
         namespace: "t".into(),
         hash: view.hash,
-        pod_json: view.json,
+        pod_json: view.json.into(),
         other_pods: OtherPods::default(),
         is_waiting: true,
         native: Arc::default(),

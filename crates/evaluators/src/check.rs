@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sluice_engine::Charge;
 use sluice_evaluator_sdk::Pod;
+use sluice_index::ViewKey;
 
 use crate::{CallError, OtherPods};
 
@@ -63,8 +64,9 @@ impl Sample {
     /// # Errors
     /// With what is wrong with it.
     pub fn new(name: impl Into<Arc<str>>, json: &[u8]) -> Result<Self, String> {
-        let views = crate::Views::new().map_err(|error| error.to_string())?;
-        let json = views.evaluated(json).map_err(|error| error.to_string())?.json;
+        let text = std::str::from_utf8(json).map_err(|error| error.to_string())?;
+        let view = ViewKey::default().view(text);
+        let json = Bytes::from(view.map_err(|error| format!("reading the JSON of a pod: {error}"))?.json);
         let native = Pod::new(json.clone()).native().map_err(|error| error.text().to_owned())?;
         Ok(Self { name: name.into(), json, native: Arc::new(native) })
     }

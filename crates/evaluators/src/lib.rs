@@ -1,7 +1,7 @@
 //! Asks sidecar evaluators what a pod takes, by application-aware-quota's protocol.
 //!
 //! ```text
-//!  view: the API server's text ─▶ what is sent, and its hash
+//!  sluice_index::ViewKey: the API server's text ─▶ what is sent, and its hash
 //!  discovery: a directory ─▶ one healthy process ─▶ link: one connection
 //!                                                    │
 //!  Evaluators::ask ─▶ dispatch: turns (whose turn) ──┴─▶ sluice_engine::evaluation ─▶ Verdict
@@ -28,15 +28,13 @@ mod other_pods;
 mod question;
 mod state;
 mod turns;
-mod view;
 
 pub use config::Config;
 pub use evaluators::Evaluators;
 pub use failure::{Failure, NotEvaluated};
 pub use judge::{Answered, judge_call};
 pub use link::{CallError, Link};
-pub use metrics::{EvaluatorMetrics, PodState};
+pub use metrics::EvaluatorMetrics;
 pub use other_pods::{Fit, MAX_REQUEST, OtherPods};
 pub use question::{Question, Verdict};
 pub use state::EvaluatorState;
-pub use view::{View, ViewError, Views};

@@ -29,7 +29,7 @@ pub enum Fit {
 }
 
 impl OtherPods {
-    /// These pods as they are; each is the JSON of a [`crate::View`].
+    /// These pods as they are; each is the JSON of a [`sluice_index::PodView`].
     #[must_use]
     pub fn whole(pods: &[Bytes]) -> Self {
         let mut buffer = BytesMut::with_capacity(size(pods));

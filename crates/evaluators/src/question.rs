@@ -14,9 +14,9 @@ pub struct Question {
     pub uid: Arc<str>,
     /// Its namespace. Namespaces take turns.
     pub namespace: Arc<str>,
-    /// Hash of what is sent, of [`crate::Views`]. An answer is about this.
+    /// Hash of what is sent, of [`sluice_index::ViewKey`]. An answer is about this.
     pub hash: u128,
-    /// The pod as it is sent, of [`crate::Views`].
+    /// The pod as it is sent, of [`sluice_index::ViewKey`].
     pub pod_json: Bytes,
     /// The pods of its namespace, shared by all questions about one state of it.
     pub other_pods: OtherPods,

@@ -7,6 +7,7 @@ use sluice_index::{ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, P
 pub use sluice_runtime::request::Answer;
 
 use super::admission::{Judgement, Ticket};
+use super::evaluators::{Evaluate, Failed, Price};
 use super::explain::HeldTold;
 
 /// Something to be done outside.
@@ -28,6 +29,8 @@ pub enum Action {
     CatchUp,
     /// Read a pod as it is now.
     Read(Release),
+    /// Ask evaluators what a pod takes.
+    Evaluate(Box<Evaluate>),
     /// Answer a question ([`State::ask`](super::State::ask)).
     Answer(Ticket, Judgement),
     /// Write an event: on a pod why it is held, on a quota or the configuration what has become of it.
@@ -206,4 +209,17 @@ pub enum Outcome {
     EventWritten(GateEvent, bool),
     /// Of [`Action::CatchUp`]; it never fails.
     CaughtUp,
+    /// Of an [`Evaluate`].
+    Evaluated {
+        /// The pod's handle.
+        pod: PodId,
+        /// Its identity.
+        uid: Uid,
+        /// What the answer is about.
+        hash: u128,
+        /// Of the question.
+        serial: u64,
+        /// What is charged.
+        answer: Result<Price, Failed>,
+    },
 }

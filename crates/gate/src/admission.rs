@@ -10,6 +10,7 @@
 use sluice_index::{PodFacts, PodWire, VmiRecord, VmiWire};
 
 use super::config::{GateConfig, Moment};
+use super::evaluators::Price;
 
 /// An update of a pod that is being admitted.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct Change {
     pub before: PodFacts,
     /// The pod as it is to be.
     pub after: PodFacts,
+    /// What evaluators say of that; `None`: they have not answered, or there are none.
+    pub price: Option<Price>,
     /// Nothing is going to be changed: nothing is charged.
     pub dry_run: bool,
 }
@@ -28,7 +31,7 @@ impl Change {
     #[must_use]
     pub fn read(before: &PodWire, after: &PodWire, dry_run: bool, config: &GateConfig, now: Moment) -> Self {
         let read = |wire| config.read(wire, now);
-        Self { before: read(before), after: read(after), dry_run }
+        Self { before: read(before), after: read(after), price: None, dry_run }
     }
 }
 
@@ -76,5 +79,8 @@ pub enum Asked {
 
 /// The watch has to come that far first.
 pub(super) const UNSEEN: Judgement = Judgement::Undecided("this version was not seen yet");
+
+pub(super) const UNEVALUATED: Judgement =
+    Judgement::Undecided("evaluators have not answered what the pod would take");
 
 pub(super) const CHANGED: Judgement = Judgement::Undecided("the object or a quota has changed meanwhile");

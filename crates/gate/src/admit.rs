@@ -22,7 +22,20 @@ const SEEN_IN: Duration = Duration::from_secs(1);
 impl Gate {
     /// Judges an update of a pod. If it takes more of a quota, it is charged, and recorded as charged, before this returns.
     pub async fn admit(&self, before: &PodWire, after: &PodWire, dry_run: bool) -> Judgement {
-        let change = Change::read(before, after, dry_run, &self.config.read(), self.now());
+        self.admit_with_text(before, after, None, dry_run).await
+    }
+
+    /// As [`Self::admit`], with the JSON of the pod as it is to be. Without it nothing is admitted of which evaluators say
+    /// what it takes.
+    pub async fn admit_with_text(
+        &self,
+        before: &PodWire,
+        after: &PodWire,
+        text: Option<&str>,
+        dry_run: bool,
+    ) -> Judgement {
+        let mut change = Change::read(before, after, dry_run, &self.config.read(), self.now());
+        change.price = self.price_of_update(&change.after, text).await;
         let version = before.metadata.resource_version.as_deref();
         self.admit_when_seen(version, &self.watches.pods, |state, now| state.ask(&change, now)).await
     }

@@ -113,6 +113,7 @@ impl Apply {
             | Action::CatchUpClusterQuotas
             | Action::ListTargets
             | Action::Answer(..)
+            | Action::Evaluate(_)
             | Action::WriteEvent(_)
             | Action::Release(_) => None,
         }
@@ -172,6 +173,14 @@ impl Apply {
             (Uid::parse(meta.uid.as_deref().unwrap_or_default()), meta.generation.unwrap_or_default())
         };
         Some(list.items.into_iter().map(read).collect())
+    }
+
+    /// A pod's JSON as it is now.
+    pub(super) async fn pod_text(&self, namespace: &str, name: &str) -> kube::Result<String> {
+        let path = Pod::url_path(&(), Some(namespace));
+        let request = Request::new(&path).get(name, &Default::default());
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        with_deadline(self.request_deadline, self.client.request_text(request)).await
     }
 
     /// What an object is now; `None` if it does not exist.

@@ -30,6 +30,8 @@ pub struct GateConfig {
     pub charge_spacing_ms: u64,
     /// The least time between two status writes of one quota that no pod waits for.
     pub status_spacing_ms: u64,
+    /// How many questions to evaluators are in flight at a time.
+    pub evaluations_at_a_time: usize,
     /// How many pods whose quotas have changed find their stage anew before others get at the state.
     pub reclassified_pods: usize,
     /// About how many pods of a class events are written when the reason for holding them changes; those about the rest
@@ -51,6 +53,7 @@ impl GateConfig {
             concurrent_releases: 48,
             charge_spacing_ms: 5,
             status_spacing_ms: 50,
+            evaluations_at_a_time: 16,
             reclassified_pods: 128,
             notified_pods: 20,
         }

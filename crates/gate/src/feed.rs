@@ -4,11 +4,12 @@ use sluice_api::names;
 use sluice_engine::ManagedStatus;
 use sluice_engine::vm::Calculator;
 use sluice_index::{
-    AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, DeviceClassWire, Key, KubeVirtWire, NamespaceWire,
-    PodWire, VmiWire, VmimWire, Watched as _,
+    AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, DeviceClassWire, Gates, Key, KubeVirtWire,
+    NamespaceWire, PodWire, VmiWire, VmimWire, Watched as _,
 };
 use sluice_runtime::watch::Event;
 
+use super::evaluators::Content;
 use super::handle::Gate;
 use super::metrics::Work;
 use super::parts::machines::KubeVirt;
@@ -28,6 +29,35 @@ impl Gate {
             }
             Event::Delete(pod) => self.change(Work::Watch, |state, _| state.delete_pod(pod)),
         }
+    }
+
+    /// As [`Self::on_pods`], with the pod's JSON. Where evaluators are asked about pods this is to be used.
+    pub fn on_pods_with_text(&self, event: &Event<PodWire>, text: Option<&str>) {
+        let (Event::InitApply(pod) | Event::Apply(pod)) = event else { return self.on_pods(event) };
+        let evaluators = self.evaluators.read().clone();
+        let view = evaluators.as_ref().zip(text).and_then(|(_, text)| self.view.view(text).ok());
+        let (Some((revision, config)), Some(view)) = (evaluators, view) else { return self.on_pods(event) };
+        let facts = self.config.read().read(pod, self.now());
+        let content = Content { hash: view.hash, selected_by: config.selecting(&view), revision };
+        let (uid, hash) = (facts.uid.clone(), view.hash);
+        let is_selected = content.selected_by != 0 && facts.gates != Gates::Foreign;
+        if is_selected {
+            self.texts.lock().keep(uid.clone(), hash, view.json.into());
+        }
+        let (namespace, name) = (facts.namespace.clone(), facts.name.clone());
+        let is_asked = self.locked(Work::Watch, |state, now| {
+            state.apply_pod_with_content(facts, Some(content), now);
+            is_selected && state.is_evaluated(&namespace, &name, &uid, hash)
+        });
+        if is_selected && !is_asked {
+            self.texts.lock().forget(&uid);
+        }
+        self.news.notify_one();
+    }
+
+    /// Evaluators work, or do not: after ten seconds pods may be counted natively.
+    pub fn on_evaluators_broken(&self, are_broken: bool) {
+        self.change(Work::Watch, |state, now| state.set_evaluators_broken(are_broken, now));
     }
 
     /// An event of the watch of namespaces.

@@ -6,16 +6,21 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use sluice_engine::NamespacePattern;
-use sluice_index::{Aaqs, DeviceClasses, KubeVirts};
+use sluice_index::{Aaqs, DeviceClasses, KubeVirts, ViewKey};
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::watch::WatchHealth;
 use tokio::sync::{Notify, oneshot};
 
 use super::admission::{Judgement, Ticket};
 use super::config::{GateConfig, Moment};
+use super::evaluators::{AskEvaluators, EvaluatorsConfig};
 use super::metrics::{GateMetrics, Work};
 use super::state::State;
 use super::targeting::targeting;
+use super::texts::Texts;
+
+/// Evaluators, and the number of that configuration.
+type Numbered = (u32, Arc<EvaluatorsConfig>);
 
 /// The gate as a running thing; clones share it.
 #[derive(Clone)]
@@ -36,6 +41,11 @@ pub struct Gate {
     pub(super) watches: GateWatches,
     /// Who waits for which answer. Locked while the state is locked.
     pub(super) asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
+    /// The evaluators by whose selectors pods are read.
+    pub(super) evaluators: Arc<RwLock<Option<Numbered>>>,
+    pub(super) asker: Option<Arc<dyn AskEvaluators>>,
+    pub(super) view: Arc<ViewKey>,
+    pub(super) texts: Arc<Mutex<Texts>>,
     /// Told when there is something else to show of cluster quotas.
     clusters_changed: Arc<Notify>,
 }
@@ -91,8 +101,24 @@ impl Gate {
             device_classes: Arc::default(),
             watches,
             asking: Arc::default(),
+            evaluators: Arc::default(),
+            asker: None,
+            view: Arc::default(),
+            texts: Arc::default(),
             clusters_changed: Arc::default(),
         }
+    }
+
+    /// Evaluators are asked by this, once there are any ([`Self::follow_evaluators`]).
+    #[must_use]
+    pub fn asking(self, asker: Arc<dyn AskEvaluators>) -> Self {
+        Self { asker: Some(asker), ..self }
+    }
+
+    /// Whether evaluators may be asked: then pods come [with their JSON](Self::on_pods_with_text).
+    #[must_use]
+    pub fn asks_evaluators(&self) -> bool {
+        self.asker.is_some()
     }
 
     /// The state, for metrics and tests.

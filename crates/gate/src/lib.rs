@@ -17,6 +17,8 @@ mod backoff;
 pub mod cluster_quota_status;
 mod conditions;
 mod config;
+mod evaluate;
+mod evaluators;
 mod explain;
 mod feed;
 mod handle;
@@ -31,6 +33,7 @@ mod stats;
 mod targeting;
 #[cfg(test)]
 mod tests;
+mod texts;
 
 pub use action::{
     Action, Answer, GateEvent, Outcome, QuotaRef, Record, RecordedIn, RecordedObject, Regarding, Release,
@@ -38,6 +41,10 @@ pub use action::{
 pub use admission::{Asked, Change, Judgement, MachineChange, Ticket};
 pub use apply::{AT_A_TIME, Apply};
 pub use config::{GateConfig, Moment};
+pub use evaluators::{
+    AskEvaluators, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, MOST_EVALUATORS,
+    OnFailure, Price, Selection,
+};
 pub use explain::{
     Ahead, Explanation, HeldTold, Lack, Line, Obstacle, PodExplanation, QuotaExplanation, QuotaName, Short,
     Subject, Taker, Verdict, Wait, duration, table,

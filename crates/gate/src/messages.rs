@@ -31,6 +31,8 @@ pub(crate) mod reasons {
     pub const TARGET_HELD: &str = "MigrationTargetHeld";
     /// The VM that the pod runs cannot be counted.
     pub const UNKNOWN_MACHINE: &str = "UnknownMachine";
+    /// Evaluators do not say what the pod takes.
+    pub const NOT_EVALUATED: &str = "NotEvaluated";
     /// A quota of the namespace cannot be understood.
     pub const INVALID_QUOTA: &str = "InvalidQuota";
     /// Another writes the status of the quota.

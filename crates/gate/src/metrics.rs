@@ -25,6 +25,7 @@ pub struct GateMetrics {
     reverted: Counter,
     overwritten: Counter,
     released_by_others: Counter,
+    counted_natively: Counter,
     audited: Counter,
     audit_differences: Counter,
     wait: Histogram,
@@ -66,6 +67,7 @@ impl Default for GateMetrics {
             reverted: Counter::default(),
             overwritten: Counter::default(),
             released_by_others: Counter::default(),
+            counted_natively: Counter::default(),
             audited: Counter::default(),
             audit_differences: Counter::default(),
             // 1 ms to 37 hours.
@@ -85,6 +87,8 @@ impl GateMetrics {
         registry.register("sluice_status_overwritten", text, self.overwritten.clone());
         let text = "Pods that waited for a quota and whose gate another client removed";
         registry.register("sluice_releases_by_others", text, self.released_by_others.clone());
+        let text = "Pods that were charged what Kubernetes counts because evaluators did not work";
+        registry.register("sluice_evaluator_fail_open", text, self.counted_natively.clone());
         let text = "Ledgers compared with a recount of the pods";
         registry.register("sluice_ledger_audits", text, self.audited.clone());
         let text = "Audits that found a difference and put it right: always 0, or there is a bug";
@@ -104,6 +108,7 @@ impl GateMetrics {
         self.reverted.inc_by(stats.reverted);
         self.overwritten.inc_by(stats.overwritten);
         self.released_by_others.inc_by(stats.released_by_others);
+        self.counted_natively.inc_by(stats.counted_natively);
         self.audited.inc_by(stats.audited);
         self.audit_differences.inc_by(stats.audit_differences);
         for wait in stats.waits_s {
@@ -186,7 +191,7 @@ impl QuotaCollector {
 
 impl Collector for QuotaCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let (ids, counts, held, is_leading) = {
+        let (ids, counts, held, unanswered, is_leading) = {
             let state = self.0.lock();
             let (pods, _, quotas) = state.index();
             let counts = [
@@ -194,8 +199,20 @@ impl Collector for QuotaCollector {
                 ("sluice_index_quotas", "Quotas in memory", quotas.len()),
             ];
             let ids = quotas.iter().map(|(id, _)| id).collect::<Vec<_>>();
-            (ids, counts, state.held_by_reason(), state.is_leading())
+            (ids, counts, state.held_by_reason(), state.without_answer(), state.is_leading())
         };
+        if let Some((waiting, running)) = unanswered {
+            let text = "Pods of which evaluators have not said what they take";
+            let mut pods = encoder.encode_descriptor(
+                "sluice_evaluator_unanswered_pods",
+                text,
+                None,
+                MetricType::Gauge,
+            )?;
+            for (stage, count) in [("waiting", waiting), ("running", running)] {
+                gauge(count).encode(pods.encode_family(&[("pods", stage)])?)?;
+            }
+        }
         for (name, help, value) in counts {
             gauge(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }

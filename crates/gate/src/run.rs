@@ -110,6 +110,7 @@ impl Gate {
                             let both = async { tokio::join!(watches.namespaces.list_again(), aaqs) };
                             cancel.run_until_cancelled(both).await.map(|_| Outcome::TargetsListed)
                         }
+                        Action::Evaluate(question) => Some(gate.evaluate(&apply, *question).await),
                         action => apply.execute(action).await,
                     };
                     if let Some(outcome) = outcome {

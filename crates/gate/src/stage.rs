@@ -57,6 +57,8 @@ pub(super) enum Stuck {
     Terminating,
     /// Its VM cannot be counted.
     Machine(Unknown),
+    /// Evaluators have not said yet what it takes.
+    Evaluating,
     /// The API server refused its release; it is tried again later.
     BackingOff,
 }

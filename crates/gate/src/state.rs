@@ -12,6 +12,7 @@ mod cluster_views;
 mod contests;
 mod decisions;
 mod enforcement;
+mod evaluations;
 mod events;
 mod explain;
 mod foreign_charges;
@@ -48,6 +49,7 @@ use super::config::{GateConfig, Moment};
 use super::parts::admissions::{Admissions, Wanted};
 use super::parts::confirmations::Confirmations;
 use super::parts::contests::Contests;
+use super::parts::evaluations::Evaluations;
 use super::parts::events::Events;
 use super::parts::foreign_charges::ForeignCharges;
 use super::parts::growth::Growth;
@@ -82,6 +84,7 @@ pub struct State {
     migrations: Migrations,
     /// Extended resources that DeviceClasses name.
     claimed_resources: BTreeSet<Arc<str>>,
+    evaluations: Evaluations,
     // What is decided: the claims of pods' stages and of admitted updates are what the queue's ledgers sum up.
     stages: PodStages,
     quota_sets: QuotaSets,
@@ -119,6 +122,7 @@ impl State {
             machines: Machines::default(),
             migrations: Migrations::default(),
             claimed_resources: BTreeSet::new(),
+            evaluations: Evaluations::default(),
             stages: PodStages::default(),
             quota_sets: QuotaSets::default(),
             admissions: Admissions::default(),
@@ -188,7 +192,11 @@ impl State {
         }
         if !self.leading {
             self.releases.clear_queue();
-            return Vec::new();
+            return self
+                .plan_evaluations()
+                .into_iter()
+                .map(|question| Action::Evaluate(Box::new(question)))
+                .collect();
         }
         if self.machines.are_appraised() {
             self.decide(now);
@@ -200,6 +208,8 @@ impl State {
         actions.extend(self.plan_catching_up());
         actions.extend(self.plan_reads(now).into_iter().map(Action::Read));
         actions.extend(self.plan_machine_reads(now).into_iter().map(Action::ReadMachine));
+        let questions = self.plan_evaluations();
+        actions.extend(questions.into_iter().map(|question| Action::Evaluate(Box::new(question))));
         let answers = self.admissions.take_answers();
         actions.extend(answers.into_iter().map(|(ticket, judgement)| Action::Answer(ticket, judgement)));
         actions.extend(self.plan_events(now).into_iter().map(Action::WriteEvent));
@@ -218,6 +228,9 @@ impl State {
             Outcome::MachineRead(machine, answer) => self.on_machine_read(&machine, *answer, now),
             Outcome::EventWritten(event, is_written) => self.on_event_written(&event, is_written, now),
             Outcome::CaughtUp => self.on_caught_up(now),
+            Outcome::Evaluated { pod, uid, hash, serial, answer } => {
+                self.on_evaluated((pod, &uid), (hash, serial), answer, now);
+            }
         }
     }
 
@@ -225,7 +238,12 @@ impl State {
     #[must_use]
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
         let has_more = self.writes.has_next() || self.releases.has_next() || self.stages.queue().has_news();
-        if self.leading && has_more || !self.reclassification.is_idle() || !self.machines.are_appraised() {
+        let asks = self.evaluations.has_next(self.config.evaluations_at_a_time);
+        if self.leading && has_more
+            || asks
+            || !self.reclassification.is_idle()
+            || !self.machines.are_appraised()
+        {
             return Some(0);
         }
         let in_second = |at: i64| {
@@ -244,6 +262,7 @@ impl State {
             self.stages.queue().next_due_ms().filter(|_| self.leading),
             self.pods.next_overdue().map(in_second),
             self.targets.next_due().map(in_second),
+            self.evaluations.next_due_ms(),
         ];
         later.into_iter().flatten().min().map(|at| at.saturating_sub(now.mono_ms))
     }
@@ -254,8 +273,10 @@ impl State {
             self.end_claim(id, &record);
             self.classify(id, now);
             self.appraise_owner_of(id);
+            self.look_beside(id, &record);
             self.on_launcher_changed(&record);
         }
+        self.look_at_evaluations(now);
         self.keep_what_is_doubted(now);
         self.foreign_charges.pass_time(now);
         self.writes.pass_time(now);
@@ -288,6 +309,7 @@ impl State {
             && self.reclassification.is_idle()
             && self.machines.are_appraised()
             && self.writes.is_idle()
+            && self.evaluations.is_idle()
     }
 
     /// How many pods are held, by whatever.

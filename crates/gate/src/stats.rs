@@ -13,6 +13,8 @@ pub struct Stats {
     pub overwritten: u64,
     /// Pods that waited and were released by another.
     pub released_by_others: u64,
+    /// Pods that were counted natively because evaluators did not work.
+    pub counted_natively: u64,
     /// Quotas whose sums were made anew from the pods to compare.
     pub audited: u64,
     /// How often an audit found a difference, and everything of a namespace was made anew.

@@ -52,8 +52,8 @@ pub use kinds::namespace::{
 pub use kinds::pod::{
     AffinityTermWire, AffinityWire, ConditionWire, ContainerStatusWire, ContainerWire, GateWire, Gates,
     Launcher, LauncherRecord, Launchers, ListWire, Ownership, PlatformKey, PlatformPod, PodAffinityWire,
-    PodChange, PodFacts, PodRecord, PodReference, PodSpecWire, PodStatusWire, PodWire, Pods, ResourcesWire,
-    WeightedTermWire, growth_of, need_of, push_tightly,
+    PodChange, PodFacts, PodRecord, PodReference, PodSpecWire, PodStatusWire, PodView, PodWire, PodWithText,
+    Pods, ResourcesWire, ViewKey, WeightedTermWire, growth_of, need_of, push_tightly,
 };
 pub use kinds::resource_quota::{
     Owner, RawQuota, ResourceQuotaRecord, ResourceQuotaState, ResourceQuotaStatusWire, ResourceQuotaWire,

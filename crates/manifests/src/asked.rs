@@ -28,6 +28,8 @@ pub struct AskedOfPods {
     pub image_pull_policy: Option<String>,
     /// `spec.priorityClass`, if the cluster has it: otherwise no pod could be made.
     pub priority_class: Option<String>,
+    /// `spec.configuration.sidecarEvaluators`: containers beside the controller. Null: there are none.
+    pub sidecars: Value,
 }
 
 impl AskedOfPods {

@@ -32,6 +32,7 @@ mod render;
 mod resources;
 mod security;
 mod services;
+mod sidecars;
 pub mod uninstall;
 mod validate;
 mod vmi_policy;

@@ -7,7 +7,7 @@ use crate::asked::AskedOfPods;
 use crate::object::{metadata, set};
 use crate::options::InstallOptions;
 use crate::resources::Amounts;
-use crate::{placement, security};
+use crate::{placement, security, sidecars};
 
 /// Seconds that a token is valid; kubelet renews it before.
 const TOKEN_SECONDS: u32 = 3600;
@@ -32,14 +32,19 @@ pub(crate) fn of_operator(options: &InstallOptions) -> Vec<Value> {
 
 /// The same of controller and webhook, whose pods are as it is asked for.
 pub(crate) fn of_operands(options: &InstallOptions, asked: &AskedOfPods) -> Vec<Value> {
-    let components = [controller(options), webhook(options)];
-    let mut objects: Vec<_> =
-        components.iter().flat_map(|component| of_component(options, component)).collect();
-    objects
-        .iter_mut()
-        .filter_map(|object| object.pointer_mut("/spec/template/spec"))
-        .for_each(|pod| asked.set(pod));
-    objects
+    let of = |component: &Component| -> Vec<Value> { of_component(options, component).collect() };
+    let (mut controller, mut webhook) = (of(&controller(options)), of(&webhook(options)));
+    for pod in controller.iter_mut().chain(&mut webhook).filter_map(pod_of_deployment) {
+        asked.set(pod);
+    }
+    for pod in controller.iter_mut().filter_map(pod_of_deployment) {
+        sidecars::add(pod, &asked.sidecars, asked.image_pull_policy.as_deref());
+    }
+    [controller, webhook].concat()
+}
+
+fn pod_of_deployment(object: &mut Value) -> Option<&mut Value> {
+    object.pointer_mut("/spec/template/spec")
 }
 
 fn of_component(options: &InstallOptions, component: &Component) -> impl Iterator<Item = Value> + use<> {

@@ -83,6 +83,7 @@ fn what_is_asked_holds_and_what_is_not_asked_is_that_of_the_options() {
         infra: json!({ "tolerations": [{ "key": "infra" }], "unknown": 1 }),
         image_pull_policy: Some("Always".to_owned()),
         priority_class: Some("high".to_owned()),
+        ..AskedOfPods::default()
     };
     for pod in pods(&options, &asked) {
         assert_eq!(
@@ -109,4 +110,70 @@ fn what_is_asked_holds_and_what_is_not_asked_is_that_of_the_options() {
             names::APP
         );
     }
+}
+
+#[test]
+fn sidecars_run_beside_the_controller_with_a_directory_each_and_no_rights_of_their_own() {
+    let asked = AskedOfPods {
+        image_pull_policy: Some("Always".to_owned()),
+        sidecars: json!([
+            {
+                "name": "label", "image": "label:1", "args": ["--config", "double"],
+                "securityContext": { "runAsNonRoot": false, "readOnlyRootFilesystem": true },
+                "resources": { "requests": { "memory": "512Mi" } },
+                "env": [{ "name": "POD", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
+            },
+            { "name": "mounts", "image": "i", "volumeMounts": [{ "name": "token", "mountPath": "/t" }] },
+            { "name": "license", "image": "license:1", "imagePullPolicy": "Never",
+              "resources": { "limits": { "cpu": "1", "memory": "64Mi" } } },
+        ]),
+        ..AskedOfPods::default()
+    };
+    let [controller, webhook] =
+        <[Value; 2]>::try_from(pods(&InstallOptions::default(), &asked)).expect("two");
+    assert_eq!(webhook["containers"].as_array().map(Vec::len), Some(1));
+    let own = &controller["containers"][0];
+    let evaluators: Vec<_> = own["args"].as_array().expect("args").iter().filter_map(Value::as_str).collect();
+    let evaluators: Vec<_> = evaluators.into_iter().filter(|arg| arg.starts_with("--evaluator")).collect();
+    let at = "/var/run/aaq-sockets";
+    // What may not run is asked all the same: no pod is counted without it.
+    let flags = [format!("label={at}/0"), format!("refused-1={at}/1"), format!("license={at}/2")]
+        .map(|it| format!("--evaluator={it}"));
+    assert_eq!(evaluators, flags);
+    let mounts = json!([
+        { "name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true },
+        { "name": "sockets-0", "mountPath": format!("{at}/0") },
+        { "name": "sockets-1", "mountPath": format!("{at}/1") },
+        { "name": "sockets-2", "mountPath": format!("{at}/2") },
+    ]);
+    assert_eq!(own["volumeMounts"], mounts);
+    let emptied = json!({ "name": "sockets-2", "emptyDir": { "medium": "Memory", "sizeLimit": "1Mi" } });
+    assert_eq!(controller["volumes"][3], emptied);
+    let context = |read_only| {
+        json!({
+            "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] }, "readOnlyRootFilesystem": read_only,
+        })
+    };
+    assert_eq!(
+        controller["containers"].as_array().map(|all| &all[1..]),
+        Some(
+            [
+                json!({
+                    "name": "label", "image": "label:1", "args": ["--config", "double"],
+                    "imagePullPolicy": "Always",
+                    "resources": { "requests": { "memory": "512Mi" }, "limits": { "memory": "512Mi" } },
+                    "env": [{
+                        "name": "POD", "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } },
+                    }],
+                    "securityContext": context(true), "volumeMounts": [{ "name": "sockets-0", "mountPath": at }],
+                }),
+                json!({
+                    "name": "license", "image": "license:1", "imagePullPolicy": "Never",
+                    "resources": { "limits": { "cpu": "1", "memory": "64Mi" } },
+                    "securityContext": context(false), "volumeMounts": [{ "name": "sockets-2", "mountPath": at }],
+                }),
+            ]
+            .as_slice()
+        )
+    );
 }

@@ -49,12 +49,12 @@ pub struct ServeLimits {
     pub max_connections: usize,
     /// From TCP accept to the end of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// From the first byte of a request (or the handshake) to the end of its header; then the connection is closed.
-    /// As long may a connection be silent that never had a successful answer.
+    /// From the first byte of a request to the end of its header; then the connection is closed.
     pub header_timeout: Duration,
     /// For a request from the end of its header to its answer (then 503).
     pub request_timeout: Duration,
-    /// How long a connection may be silent between two requests. Must exceed the 90 s of the API server.
+    /// How long a connection may be silent before its first request and between two. Must exceed the 90 s of the API
+    /// server, which does not repeat a request that it sent while the connection was closed.
     pub idle_timeout: Duration,
     /// Bytes of a request's header, and of what is read ahead of a body.
     pub header_limit_bytes: usize,

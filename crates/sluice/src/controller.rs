@@ -41,6 +41,7 @@ use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
 use crate::platform::PlatformArgs;
 use crate::rules::follow_versions;
+use crate::sidecars::{SidecarArgs, Sidecars};
 use crate::tls_profile::ProfileWatch;
 use crate::watches::{ControllerWatches, QuotaUsers, SecretWatches};
 
@@ -107,6 +108,8 @@ pub struct ControllerArgs {
     tls_secret: String,
     #[command(flatten)]
     headroom: HeadroomArgs,
+    #[command(flatten)]
+    sidecars: SidecarArgs,
 }
 
 /// Runs until a signal, the loss of the lease, or the end of a task.
@@ -156,7 +159,12 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let config = args.gate_config(*charged_by.borrow());
     let exempt = args.gating.exempt_with(&args.namespace);
     let watches = ControllerWatches::new(&args.namespace);
+    let sidecars = args.sidecars.start(registry.sub_registry_with_prefix("sluice"))?;
     let gate = Gate::new(config, &exempt, metrics, watches.gate(), Arc::clone(&clock));
+    let gate = match &sidecars {
+        Some(sidecars) => gate.asking(sidecars.asker()),
+        None => gate,
+    };
     registry.register_collector(Box::new(QuotaCollector(gate.state())));
 
     // The lease is given back, and what head-room rests on is kept current, until the last request is answered.
@@ -195,7 +203,10 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         cancel.clone(),
     );
     tasks.spawn("status of the AAQ", fallible(telling));
-    let admin = admin(&watches, Arc::clone(&gating));
+    let admin = admin(&watches, Arc::clone(&gating), sidecars.as_ref());
+    if let Some(sidecars) = sidecars {
+        sidecars.spawn(&mut tasks, &gate, &cancel);
+    }
     let (certs, profile) = (Arc::new(CertStore::empty()), Arc::new(TlsProfile::default()));
     let clients = growth::asking(&args.namespace);
     let served = (Arc::clone(&certs), Arc::clone(&clients), Arc::clone(&profile));
@@ -316,9 +327,12 @@ impl ControllerArgs {
 }
 
 /// Ready when each watch is current, alive while each is heard of or tried.
-fn admin(watches: &ControllerWatches, gating: Arc<GatingWatch>) -> Admin {
+fn admin(watches: &ControllerWatches, gating: Arc<GatingWatch>, sidecars: Option<&Sidecars>) -> Admin {
     let (live, ready) = (Checks::default(), Checks::default());
     ready.tell("gate", move || gating.summary());
+    if let Some(sidecars) = sidecars {
+        sidecars.tell(&ready);
+    }
     for watch in watches.all() {
         let stuck = watch.clone();
         live.add(watch.kind().to_owned(), move || stuck.alive());

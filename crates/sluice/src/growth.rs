@@ -84,7 +84,9 @@ pub fn judge(gate: Gate, token: WriteToken) -> Judge {
         let (gate, token) = (gate.clone(), token.clone());
         async move {
             let judgement = match &growth.update {
-                Update::Pod(pod) => gate.admit(&pod.before, &pod.after, growth.dry_run).await,
+                Update::Pod(pod, text) => {
+                    gate.admit_with_text(&pod.before, &pod.after, Some(text), growth.dry_run).await
+                }
                 Update::Machine(vm) => gate.admit_machine(&vm.before, &vm.after, growth.dry_run).await,
             };
             match judgement {

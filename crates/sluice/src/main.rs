@@ -25,6 +25,7 @@ mod render;
 mod requests;
 mod rules;
 mod server_version;
+mod sidecars;
 #[cfg(test)]
 mod tests;
 mod tls_profile;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use sluice_api::names;
 use sluice_controllers::gating::GatingWatch;
 use sluice_controllers::managed_quota::ManagedQuotas;
@@ -19,8 +20,8 @@ use sluice_gate::cluster_quota_status::ClusterQuotaStatus;
 use sluice_gate::{Gate, GateWatches};
 use sluice_index::{
     AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, ClusterResourceQuotaWire, HeadroomPolicyWire,
-    KubeVirtWire, LimitRangeWire, NamespaceWire, Observed, PodWire, ResourceQuotaWire, VmiWire, VmimWire,
-    VmmrqWire,
+    KubeVirtWire, LimitRangeWire, NamespaceWire, Observed, PodWire, PodWithText, ResourceQuotaWire, VmiWire,
+    VmimWire, VmmrqWire,
 };
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::watch_secret;
@@ -200,10 +201,7 @@ impl ControllerWatches {
         let crqs = &self.cluster_resource_quotas;
         let via = Via { client: &client, cancel: &stopped };
         tokio::try_join!(
-            via.watch(&self.headroom.pods, all(), |event: Event<PodWire>| {
-                gate.on_pods(&event);
-                observed.apply(&event);
-            }),
+            self.watch_pods(via, &gate, &observed),
             via.watch(&self.headroom.namespaces, all(), |event: Event<NamespaceWire>| {
                 gate.on_namespaces(&event);
                 observed.apply(&event);
@@ -232,6 +230,24 @@ impl ControllerWatches {
             }),
         )
         .map(drop)
+    }
+
+    /// With their JSON where evaluators are sent it.
+    async fn watch_pods(&self, via: Via<'_>, gate: &Gate, observed: &Observed) -> Result<(), WentBack> {
+        let pods = &self.headroom.pods;
+        if gate.asks_evaluators() {
+            let sink = |event: Event<PodWithText>| {
+                let (event, text) = PodWithText::split(event);
+                gate.on_pods_with_text(&event, text.as_deref().map(RawValue::get));
+                observed.apply(&event);
+            };
+            return via.watch(pods, all(), sink).await;
+        }
+        let sink = |event: Event<PodWire>| {
+            gate.on_pods(&event);
+            observed.apply(&event);
+        };
+        via.watch(pods, all(), sink).await
     }
 
     /// They are in the namespace of the installation; in others they are none of ours.

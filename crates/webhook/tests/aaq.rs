@@ -169,7 +169,7 @@ fn fields_that_are_not_in_force_are_named() {
     let set = json!({
         "certConfig": {"ca": {"duration": "48h"}, "server": {"duration": "5m", "renewBefore": "5m"}},
         "configuration": {
-            "allowApplicationAwareClusterResourceQuota": true, "sidecarEvaluators": [{"name": "a"}],
+            "allowApplicationAwareClusterResourceQuota": true, "sidecarEvaluators": [{"name": "a", "image": "i"}],
             "vmiCalculatorConfiguration": {"vmiCalcConfigName": "VmiPodUsage"},
         },
         "imagePullPolicy": "Always",
@@ -182,7 +182,6 @@ fn fields_that_are_not_in_force_are_named() {
     insta::assert_snapshot!(warnings.join("\n"), @"
     spec.certConfig.server is not in force: the lifetime stays as it is, for renewBefore 5m0s is too long for a duration of 5m0s: the certificate has to live for 2m0s before it is renewed
     spec.tlsSecurityProfile is not in force: TLS 1.2 is the lowest version that is served
-    spec.configuration.sidecarEvaluators is not in force: pods are counted as Kubernetes counts them
     spec.workload is not in force: nothing runs as a workload
     ");
     assert!(warnings.iter().all(|warning| warning.len() <= 256), "{warnings:?}");
@@ -211,4 +210,26 @@ fn fields_that_are_not_in_force_are_named() {
 fn what_is_no_aaq_is_refused(#[case] object: Value) {
     let verdict = create(&object);
     assert_eq!((verdict.allowed, verdict.code), (false, 400), "{}", verdict.message);
+}
+
+#[test]
+fn sidecars_that_would_have_more_than_a_socket_are_refused_when_they_come() {
+    let with = |sidecars: Value| aaq(json!({ "configuration": { "sidecarEvaluators": sidecars } }));
+    let good = with(json!([{ "name": "label", "image": "label:1" }]));
+    assert!(create(&good).allowed);
+    let mounts = json!([{ "name": "token", "mountPath": "/t" }]);
+    let bad = with(json!([{ "name": "label", "image": "label:1", "volumeMounts": mounts }]));
+    let refused = create(&bad);
+    let said = "spec.configuration.sidecarEvaluators[0].volumeMounts: the pod's volumes are the controller's: a directory \
+                for the socket is at /var/run/aaq-sockets";
+    assert_eq!((refused.allowed, &*refused.message), (false, said));
+    assert!(!update(&good, &bad).allowed);
+    // What is there already keeps nobody from changing something else.
+    let mut other = bad.clone();
+    other["spec"]["imagePullPolicy"] = json!("Always");
+    let kept = update(&bad, &other);
+    let warning = "spec.configuration.sidecarEvaluators is not in force: no pod is released, for \
+                   configuration.sidecarEvaluators[0].volumeMounts: the pod's volumes are the controller's: a directory for \
+                   the socket is at /var/run/aaq-sockets";
+    assert_eq!((kept.allowed, kept.warnings), (true, vec![warning.to_owned()]));
 }

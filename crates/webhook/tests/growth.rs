@@ -70,7 +70,7 @@ async fn the_leader_is_asked_about_the_pod_as_it_is_and_as_it_is_to_be() {
     review["request"]["dryRun"] = json!(true);
     let (answer, asked) = judged(&review, GrowthVerdict::Allowed).await;
     assert_eq!(answer["allowed"], true);
-    let Growth { update: Update::Pod(pod), dry_run } = asked.unwrap() else { panic!("no pod") };
+    let Growth { update: Update::Pod(pod, _), dry_run } = asked.unwrap() else { panic!("no pod") };
     let cpu = |pod: &sluice_index::PodWire| {
         let list = pod.spec.containers[0].resources.as_ref().unwrap().requests.clone().unwrap();
         list.0[0].1.0.to_string()

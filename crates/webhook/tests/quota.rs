@@ -106,7 +106,7 @@ fn keys_that_nothing_counts_are_warned_about() {
     });
     insta::assert_snapshot!(said.join("\n"), @"
     spec.hard: not enforced: cpu/vmi, requests.instances/vmi: only virtual machines take it, where KubeVirt runs and the AAQ's calculator is DedicatedVirtualResources, limit pods by requests.cpu and requests.memory
-    spec.hard: not enforced: example.com/license: no pod takes it, an extended resource is limited by the key requests.<its name>
+    spec.hard: not enforced: example.com/license: no pod takes it without an evaluator, an extended resource is limited by the key requests.<its name>
     ");
 }
 

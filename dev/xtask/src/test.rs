@@ -12,8 +12,9 @@ use crate::shell::{cargo, run as shell_run, shown, target_directory};
 
 /// How many tests of a suite run at a time.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
-/// Most of its time a test waits for the control plane: with one for each core they would stand idle.
-const THREADS_PER_CORE: usize = 2;
+/// Beside one for each core: a test waits for its control plane now and then. With more of them control planes get so slow
+/// that tests wait longer than they may.
+const FURTHER_THREADS: usize = 1;
 
 /// Tests that were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +37,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     command.env("INSTA_UPDATE", "no");
     if std::env::var_os(TEST_THREADS).is_none() {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        command.env(TEST_THREADS, (cores * THREADS_PER_CORE).to_string());
+        command.env(TEST_THREADS, (cores + FURTHER_THREADS).to_string());
     }
     command.args(["test", "--locked", "--no-fail-fast"]);
     if arguments.is_empty() {
@@ -69,6 +70,7 @@ fn build() -> anyhow::Result<()> {
     let control_plane = || {
         artifacts::kubernetes()?;
         artifacts::kwok()?;
+        artifacts::evaluator()?;
         artifacts::kubevirt()
     };
     std::thread::scope(|scope| {

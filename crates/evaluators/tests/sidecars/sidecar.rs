@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use sluice_engine::{Amount, Charge, Quantity, Resource};
-use sluice_evaluators::{Config, EvaluatorState, Evaluators, Link, OtherPods, Question, Views};
+use sluice_evaluators::{Config, EvaluatorState, Evaluators, Link, OtherPods, Question};
+use sluice_index::ViewKey;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
@@ -113,13 +114,13 @@ pub fn pod(name: &str) -> Value {
 }
 
 pub fn question_of(pod: &Value) -> Question {
-    static VIEWS: OnceLock<Views> = OnceLock::new();
-    let view = VIEWS.get_or_init(|| Views::new().unwrap()).evaluated(pod.to_string().as_bytes()).unwrap();
+    static KEY: OnceLock<ViewKey> = OnceLock::new();
+    let view = KEY.get_or_init(ViewKey::default).view(&pod.to_string()).unwrap();
     Question {
         uid: pod["metadata"]["uid"].as_str().unwrap_or("u").into(),
         namespace: pod["metadata"]["namespace"].as_str().unwrap_or("t").into(),
         hash: view.hash,
-        pod_json: view.json,
+        pod_json: view.json.into(),
         other_pods: OtherPods::default(),
         is_waiting: true,
         native: Arc::new(charge(&[("cpu", "250m"), ("pods", "1")])),

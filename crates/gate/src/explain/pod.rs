@@ -77,6 +77,8 @@ pub enum Verdict {
     InvalidQuota(String),
     /// Its VM cannot be counted.
     UnknownMachine(String),
+    /// Evaluators have not said what it takes.
+    NotEvaluated(String),
     /// The API server refuses to let the gate be removed.
     Refused(String),
     /// No pod waits for quota until this time: it goes in its turn.
@@ -102,6 +104,7 @@ impl Verdict {
             Self::OtherGates => reasons::OTHER_GATES,
             Self::InvalidQuota(_) => reasons::INVALID_QUOTA,
             Self::UnknownMachine(_) => reasons::UNKNOWN_MACHINE,
+            Self::NotEvaluated(_) => reasons::NOT_EVALUATED,
             Self::Refused(_) => reasons::REFUSED,
             Self::Paused(_) => reasons::PAUSED,
             Self::NotTargeted => reasons::NOT_TARGETED,
@@ -127,7 +130,7 @@ impl Verdict {
             }
             Self::Unreadable(field) => format!("held: {field}; correct the pod and create it again"),
             Self::InvalidQuota(message) => format!("held: {message}"),
-            Self::UnknownMachine(why) => why.clone(),
+            Self::UnknownMachine(why) | Self::NotEvaluated(why) => why.clone(),
             Self::Refused(why) => format!("the API server refuses to release the pod: {why}"),
             Self::Paused(until) => format!("no pod waits for quota until {until}: it goes in its turn"),
             Self::NotTargeted => {
@@ -154,6 +157,7 @@ impl PodExplanation {
             | Verdict::Unreadable(_)
             | Verdict::InvalidQuota(_)
             | Verdict::UnknownMachine(_)
+            | Verdict::NotEvaluated(_)
             | Verdict::Refused(_) => true,
             Verdict::Released { unreadable } => unreadable.is_some() && !self.quotas.is_empty(),
             _ => false,

@@ -39,12 +39,14 @@ struct PausedQuota {
 /// Paused namespaces, and the quotas that are paused on their account: while pods of one have not had their turn, the sums
 /// are not complete.
 ///
-/// Invariant: a namespace is paused from the first pod that has to find its stage anew until the last one has, and no
-/// longer; a quota as long as any of these namespaces is. What was deferred meanwhile is returned exactly once, by
-/// [`Self::end`].
+/// Invariant: a namespace is paused from the first pod that has to find its stage anew until the last one has, and if
+/// something else keeps it paused then until that has ended; a quota as long as any of these namespaces is. What was
+/// deferred meanwhile is returned exactly once, by [`Self::end`].
 #[derive(Debug, Default)]
 pub struct Reclassification {
     namespaces: BTreeMap<NamespaceId, PausedNamespace>,
+    /// Those all of whose pods have had their turn, and that stay paused until they are [woken](Self::wake).
+    asleep: BTreeMap<NamespaceId, PausedNamespace>,
     quotas: HashMap<QuotaId, PausedQuota>,
     /// The namespace whose pods had the last turn.
     last: Option<NamespaceId>,
@@ -56,7 +58,7 @@ impl Reclassification {
     }
 
     pub fn is_paused(&self, namespace: NamespaceId) -> bool {
-        self.namespaces.contains_key(&namespace)
+        self.namespaces.contains_key(&namespace) || self.asleep.contains_key(&namespace)
     }
 
     /// Whether the sums of the quota are not complete.
@@ -77,6 +79,7 @@ impl Reclassification {
         known: usize,
         quotas: &[QuotaId],
     ) {
+        self.wake(namespace);
         let paused = self.namespaces.entry(namespace).or_default();
         paused.pods.extend(pods);
         if paused.pods.len() > known {
@@ -90,6 +93,7 @@ impl Reclassification {
     }
 
     fn pause_quota(&mut self, namespace: NamespaceId, id: QuotaId) -> &mut PausedQuota {
+        self.wake(namespace);
         let is_new = self.namespaces.entry(namespace).or_default().quotas.insert(id);
         let paused = self.quotas.entry(id).or_default();
         paused.namespaces += usize::from(is_new);
@@ -113,12 +117,23 @@ impl Reclassification {
         Some((namespace, pods.split_off(pods.len().saturating_sub(most))))
     }
 
-    /// Ends the pause if all pods have had their turn.
-    pub fn end(&mut self, namespace: NamespaceId) -> Option<Ended> {
+    /// The namespace is looked at again: what kept it paused may have ended.
+    pub fn wake(&mut self, namespace: NamespaceId) {
+        if let Some(paused) = self.asleep.remove(&namespace) {
+            self.namespaces.insert(namespace, paused);
+        }
+    }
+
+    /// Ends the pause if all pods have had their turn. If something else `keeps` the namespace paused, it sleeps instead.
+    pub fn end(&mut self, namespace: NamespaceId, keeps: bool) -> Option<Ended> {
         if !self.namespaces.get(&namespace)?.pods.is_empty() {
             return None;
         }
         let paused = self.namespaces.remove(&namespace)?;
+        if keeps {
+            self.asleep.insert(namespace, paused);
+            return None;
+        }
         let mut ended = Ended { releases: paused.releases, ..Ended::default() };
         for id in paused.quotas {
             let Some(quota) = self.quotas.get_mut(&id) else { continue };
@@ -136,7 +151,7 @@ impl Reclassification {
 
     /// Defers the release of a pod; false if its namespace is not paused.
     pub fn defer_release(&mut self, namespace: NamespaceId, id: PodId) -> bool {
-        let paused = self.namespaces.get_mut(&namespace);
+        let paused = self.namespaces.get_mut(&namespace).or_else(|| self.asleep.get_mut(&namespace));
         paused.map(|paused| paused.releases.push(id)).is_some()
     }
 
@@ -149,7 +164,7 @@ impl Reclassification {
     /// The quota is no more. All pods of these namespaces have to find their stage anew; until then its entry is kept, and
     /// until those have that are paused already: it may have been about their pods a moment ago.
     pub fn close(&mut self, id: QuotaId, namespaces: &[NamespaceId]) {
-        let paused: Vec<NamespaceId> = self.namespaces.keys().copied().collect();
+        let paused: Vec<NamespaceId> = self.namespaces.keys().chain(self.asleep.keys()).copied().collect();
         for namespace in namespaces.iter().copied().chain(paused) {
             self.pause_quota(namespace, id).is_closed = true;
         }

@@ -13,7 +13,8 @@ impl State {
     pub(super) fn on_admitted_pod_seen(&mut self, id: PodId) {
         let Some(asked) = self.pod_growth.version(&id) else { return };
         let seen = self.pods.get(id).map(|pod| pod.version);
-        if seen.is_none_or(|seen| asked.is_older_than(seen)) {
+        let is_charged = !self.evaluations.is_awaited(id);
+        if seen.is_none_or(|seen| asked.is_older_than(seen)) && is_charged {
             // A request that was not answered yet cannot commit any more: the API server will ask again.
             self.end_admission(id, &Judgement::Allowed);
         } else {
@@ -71,7 +72,13 @@ impl State {
             Answer::Done(pod) | Answer::Stale(Some(pod)) => {
                 self.see_pod(&pod, Source::Answer, now);
                 // There may have been more questions meanwhile.
-                if self.pod_growth.has_expired(&id, now) {
+                if !self.pod_growth.has_expired(&id, now) {
+                    return;
+                }
+                if self.evaluations.is_awaited(id) {
+                    // What it has become is charged by no answer yet.
+                    self.pod_growth.read_later(id, now);
+                } else {
                     self.end_admission(id, &CHANGED);
                 }
             }

@@ -74,10 +74,10 @@ impl State {
     }
 
     /// Whether what the pod is charged is what its record says, by the quotas that are about it.
-    fn is_stage_right(&mut self, id: PodId) -> bool {
+    pub(super) fn is_stage_right(&mut self, id: PodId) -> bool {
         let Some(record) = self.pods.get(id) else { return true };
         let (namespace, facts) = (record.namespace, Arc::clone(&record.scope_facts));
-        let (gates, payer) = (record.gates, self.payer(record));
+        let (gates, payer) = (record.gates, self.payer(id, record));
         let matching = self.matching_quotas(namespace, &facts);
         match self.stages.get(id) {
             Stage::Counted { charge: counted, quotas } => {

@@ -7,6 +7,7 @@ use sluice_index::{Gates, NamespaceId, PodRecord};
 use smallvec::SmallVec;
 
 use super::State;
+use super::evaluations::Pricing;
 use crate::config::Moment;
 use crate::stage::{Stage, Stuck};
 
@@ -21,6 +22,7 @@ pub(super) enum ClaimEnd {
 impl State {
     /// Finds the stage of a pod that claims nothing.
     pub(super) fn classify(&mut self, id: PodId, now: Moment) {
+        self.ask_about(id, now);
         let Some(record) = self.pods.get(id).cloned() else { return };
         match record.gates {
             Gates::None => self.classify_ungated(id, &record, now),
@@ -57,7 +59,7 @@ impl State {
         self.releases.end_retries(id);
         self.end_hold(id);
         self.writes.mark_all(&quotas);
-        self.stages.count(id, self.payer(record), quotas);
+        self.stages.count(id, self.payer(id, record), quotas);
     }
 
     fn classify_gated(&mut self, id: PodId, record: &PodRecord, now: Moment) {
@@ -66,7 +68,8 @@ impl State {
         match self.obstacle(id, record, now) {
             Ok(quotas) => {
                 self.writes.mark_all(&quotas);
-                self.stages.wait(id, record, self.payer(record), quotas);
+                self.note_native(id);
+                self.stages.wait(id, record, self.payer(id, record), quotas);
                 self.pauses.wait(record.namespace, &record.wait_key(), id);
             }
             Err(stage) => {
@@ -115,9 +118,12 @@ impl State {
         }
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         if !quotas.is_empty() {
-            return match self.machine_obstacle(record) {
-                Some(unknown) => Err(Stage::Stuck(Stuck::Machine(unknown))),
-                None => Ok(quotas),
+            if let Some(unknown) = self.machine_obstacle(record) {
+                return Err(Stage::Stuck(Stuck::Machine(unknown)));
+            }
+            return match self.price(id, record) {
+                Pricing::Known(_) => Ok(quotas),
+                Pricing::Pending | Pricing::Failed => Err(Stage::Stuck(Stuck::Evaluating)),
             };
         }
         // What it awaits is decided by the process that leads.

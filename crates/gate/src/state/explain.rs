@@ -110,6 +110,9 @@ impl State {
                 Some(until) => Verdict::Paused(until),
                 None => Verdict::InvalidQuota(self.invalid_message(*quota)),
             },
+            Stage::Stuck(Stuck::Evaluating) => {
+                self.text_about_evaluation(id).map_or(Verdict::Pending, Verdict::NotEvaluated)
+            }
             Stage::Stuck(Stuck::Machine(unknown)) => Verdict::UnknownMachine(unknown_text(unknown)),
             Stage::Stuck(Stuck::Terminating) => Verdict::Terminating,
             Stage::Stuck(Stuck::BackingOff | Stuck::UnknownNamespace) => {

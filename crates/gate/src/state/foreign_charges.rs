@@ -143,6 +143,8 @@ impl State {
         self.keep_what_is_doubted(now);
         for place in self.foreign_charges.caught_up() {
             match place {
+                // Of what is recorded nobody knows how much pods take that have no answer.
+                Place::Quota(id) if self.has_unanswered(id) => self.keep_foreign_charges(id, now),
                 Place::Quota(id) => self.forget_in_flight(id),
                 Place::Anywhere => self.stages.end_doubt(),
             }

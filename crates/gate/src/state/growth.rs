@@ -6,8 +6,9 @@ use sluice_engine::{Charge, Patience, PodId, QuotaId, QuotaSet, Reason};
 use sluice_index::{Gates, NamespaceId, PodFacts, Version};
 
 use super::State;
-use crate::admission::{Asked, CHANGED, Change, Judgement, UNSEEN};
+use crate::admission::{Asked, CHANGED, Change, Judgement, UNEVALUATED, UNSEEN};
 use crate::config::Moment;
+use crate::evaluators::Price;
 use crate::parts::admissions::{Parts, Wanted};
 use crate::parts::growth::Want;
 use crate::stage::Stage;
@@ -26,11 +27,12 @@ impl State {
         if self
             .pods
             .get(id)
-            .is_some_and(|record| self.is_exempt(record) || self.payer(record).owner.is_some())
+            .is_some_and(|record| self.is_exempt(record) || self.payer(id, record).owner.is_some())
         {
             return Ok(ALLOWED);
         }
-        let after = &change.after;
+        let priced = self.priced(id, change)?;
+        let after = priced.as_ref().unwrap_or(&change.after);
         let has_pause = self.has_pause(namespace);
         let invalid = self.invalid_quota(namespace).filter(|_| !has_pause && self.takes_more(id, after));
         if let Some(invalid) = invalid {
@@ -65,6 +67,21 @@ impl State {
         let want = Want { version: change.before.version, until_ms, wanted, known: Wanted::default() };
         self.admissions.hold(id, namespace.share(), parts);
         Ok(self.want(id, want, &more))
+    }
+
+    /// The pod as it is to be with what evaluators say of it, where they say what the pod takes.
+    fn priced(&self, id: PodId, change: &Change) -> Result<Option<PodFacts>, Judgement> {
+        let is_asked = self.pods.get(id).is_some_and(|record| self.is_asked_about(id, record));
+        if !is_asked {
+            return Ok(None);
+        }
+        match &change.price {
+            Some(Price::Charge(charge)) => {
+                Ok(Some(PodFacts { charge: Charge::clone(charge), ..change.after.clone() }))
+            }
+            Some(Price::NoMatch) => Ok(None),
+            None => Err(UNEVALUATED),
+        }
     }
 
     /// The pod that is to be charged and its namespace; `None` if the update is not this controller's concern.

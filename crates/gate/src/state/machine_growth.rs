@@ -84,7 +84,7 @@ impl State {
         let after = &change.after.size;
         let launchers = self.launchers(owner);
         match self.machines.charge_of(after, launchers.iter().filter_map(as_launcher)) {
-            Ok(asked) => Ok(Some(asked.unwrap_or_default())),
+            Ok(asked) => Ok(Some(self.with_answers(owner, asked.unwrap_or_default()))),
             Err(_) if change.before.size.is_err() => Ok(None),
             Err(unknown) => Err(Judgement::Refused(uncountable(&unknown))),
         }

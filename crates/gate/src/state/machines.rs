@@ -184,7 +184,10 @@ impl State {
     pub(super) fn appraise(&mut self, owner: &Owner, now: Moment) {
         let launchers = self.launchers(owner);
         let charge = self.machines.charge(owner, launchers.iter().filter_map(as_launcher));
-        let charge = charge.map(|charge| Some(self.with_growth(owner, charge?)));
+        let charge = charge.map(|charge| {
+            let charge = self.with_answers(owner, charge?);
+            Some(self.with_growth(owner, charge))
+        });
         let is_unknown = charge.is_err();
         let is_running =
             |id: &PodId| matches!(self.stages.get(*id), Stage::Counted { .. } | Stage::Assumed { .. });
@@ -218,7 +221,7 @@ impl State {
         let is_owned = self.stages.owners().owner_of(id).is_some();
         match self.stages.get(id) {
             Stage::Waiting(_) | Stage::Counted { .. } | Stage::Assumed { .. } => {
-                self.payer(record).owner.is_some() == is_owned
+                self.payer(id, record).owner.is_some() == is_owned
             }
             Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => true,
         }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sluice_engine::managed::managed;
-use sluice_engine::{CompiledQuota, ManagedStatus, QuotaId, QuotaKind, StatusTarget, status_target};
+use sluice_engine::{
+    CompiledQuota, CountedBy, ManagedStatus, QuotaId, QuotaKind, StatusTarget, status_target,
+};
 use sluice_index::{Key, QuotaRecord};
 
 use super::State;
@@ -58,7 +60,11 @@ impl State {
             own = self.managed_status(quota, compiled);
             (QuotaKind::Namespace, &own)
         };
-        Some(status_target(kind, compiled, ledger, managed, self.machines.counted_by()))
+        Some(status_target(kind, compiled, ledger, managed, self.counted_by()))
+    }
+
+    fn counted_by(&self) -> CountedBy {
+        CountedBy { machines: self.machines.counted_by(), evaluators: self.evaluations.is_on() }
     }
 
     /// What is to be recorded of a quota: its status, or what pods take of a cluster quota; `None` as [`Self::status_of`].
@@ -66,8 +72,7 @@ impl State {
         let quota = self.quotas.get(id)?;
         let (compiled, ledger) = (self.complete(id)?, self.stages.queue().ledger(id)?);
         let managed = self.managed_status(quota, compiled);
-        let target =
-            status_target(QuotaKind::Namespace, compiled, ledger, &managed, self.machines.counted_by());
+        let target = status_target(QuotaKind::Namespace, compiled, ledger, &managed, self.counted_by());
         Some(self.with_unenforced(QuotaKind::Namespace, quota, compiled, target))
     }
 

@@ -27,6 +27,10 @@ impl State {
         if change.is_retargeted {
             self.restate_quotas_about(change.id);
         }
+        if self.evaluations.is_on() && (change.is_relabelled || change.is_retargeted) {
+            // Evaluators may select it, or its pods, from now on or not any more.
+            self.reclassify_all(change.id, now);
+        }
         if change.is_relabelled {
             self.on_namespace_changed(change.id, change.is_retargeted, now);
         } else if change.is_retargeted {
@@ -64,7 +68,9 @@ impl State {
                     |pod: &&PodId| matches!(self.stages.get(**pod), Stage::Waiting(_) | Stage::Stuck(_));
                 released += gated.iter().filter(waits).count();
             }
-            if !gated.is_empty() {
+            if self.evaluations.is_on() {
+                self.reclassify_all(id, now);
+            } else if !gated.is_empty() {
                 self.reclassify_later(id, gated);
             }
         }

@@ -50,15 +50,8 @@ impl State {
         }
     }
 
-    /// What is charged for the pod.
-    pub(super) fn payer(&self, record: &PodRecord) -> Payer {
-        if self.is_exempt(record) {
-            return Payer::pod(Arc::default());
-        }
-        self.paying_owner(record).unwrap_or_else(|| Payer::pod(Arc::clone(&record.charge)))
-    }
-
-    fn paying_owner(&self, record: &PodRecord) -> Option<Payer> {
+    /// The owner that is charged in the pod's place, if there is one.
+    pub(super) fn paying_owner(&self, record: &PodRecord) -> Option<Payer> {
         let owners = self.stages.owners();
         // A pod that is over is charged for its place as an object alone, and not through its VM.
         let ownership = record.ownership.as_ref().filter(|_| !owners.is_empty() && !record.is_over())?;

@@ -110,7 +110,9 @@ impl State {
             Stage::Counted { charge, .. } => charge.is_empty() != is_exempt,
             Stage::Free { awaited, .. } => (*awaited == 0) != is_exempt,
             Stage::Waiting(_) | Stage::Assumed { .. } => is_exempt,
-            Stage::Stuck(Stuck::InvalidQuota(_) | Stuck::Unreadable(_) | Stuck::Machine(_)) => is_exempt,
+            Stage::Stuck(
+                Stuck::InvalidQuota(_) | Stuck::Unreadable(_) | Stuck::Machine(_) | Stuck::Evaluating,
+            ) => is_exempt,
             Stage::Stuck(Stuck::UnknownNamespace | Stuck::Terminating | Stuck::BackingOff)
             | Stage::Foreign => false,
         }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::{Gates, PodChange, PodFacts, PodRecord, PodWire, Source};
+use sluice_index::{Gates, PodChange, PodFacts, PodRecord, PodWire, Source, Version};
 
 use super::State;
 use super::classify::ClaimEnd;
 use crate::action::Release;
 use crate::admission::CHANGED;
 use crate::config::Moment;
+use crate::evaluators::Content;
 use crate::stage::Stage;
 
 impl State {
@@ -32,34 +33,53 @@ impl State {
 
     /// A pod was added or modified, and was read before the state was locked: how long that takes is up to the tenant.
     pub fn apply_read_pod(&mut self, facts: PodFacts, now: Moment) {
-        self.see_facts(facts, Source::Watch, now);
+        self.see_facts(facts, None, Source::Watch, now);
+    }
+
+    /// As [`Self::apply_read_pod`], with the content that evaluators are asked about.
+    pub fn apply_pod_with_content(&mut self, facts: PodFacts, content: Option<Content>, now: Moment) {
+        self.see_facts(facts, content, Source::Watch, now);
     }
 
     /// A pod is this, by an answer or the watch.
     pub(super) fn see_pod(&mut self, wire: &PodWire, by: Source, now: Moment) {
         let facts = self.config.read(wire, now);
-        self.see_facts(facts, by, now);
+        self.see_facts(facts, None, by, now);
     }
 
-    fn see_facts(&mut self, facts: PodFacts, by: Source, now: Moment) {
+    fn see_facts(&mut self, facts: PodFacts, content: Option<Content>, by: Source, now: Moment) {
         let admitted = (!self.pod_growth.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
         let before = self.known_claimant(&facts);
+        let version = facts.version;
+        let known = self.evaluations.is_on().then(|| self.named(&facts.namespace, &facts.name)).flatten();
+        let is_news = known.is_none_or(|(_, known)| known != version);
         match self.pods.upsert(facts, by, &mut self.namespaces) {
             PodChange::Added(id) => {
+                self.see_content(id, content, true);
                 self.classify(id, now);
                 self.on_pod_changed(id, None);
             }
             PodChange::Changed(id) => {
+                self.see_content(id, content, is_news);
                 self.reconsider_pod(id, now);
                 self.on_pod_changed(id, before);
             }
             PodChange::Replaced(old, id) => {
                 // The handle may be the old one's: everything about the old one has to go first.
                 self.drop_pod(id, &old);
+                self.see_content(id, content, true);
                 self.classify(id, now);
                 self.on_pod_changed(id, before);
             }
-            PodChange::Same => {}
+            PodChange::Same => {
+                if let Some((id, _)) = known
+                    && self.pods.get(id).is_some_and(|pod| pod.version == version)
+                    && self.see_content(id, content, is_news)
+                {
+                    self.on_content_changed(id, now);
+                    self.ask_about(id, now);
+                }
+            }
         }
         let find =
             |(namespace, name): (Box<str>, Box<str>)| self.pods.find(self.namespaces.id(&namespace)?, &name);
@@ -68,9 +88,17 @@ impl State {
         }
     }
 
+    fn named(&self, namespace: &str, name: &str) -> Option<(PodId, Version)> {
+        let id = self.pods.find(self.namespaces.id(namespace)?, name)?;
+        Some((id, self.pods.get(id)?.version))
+    }
+
     /// What others are charged may depend on the pod.
     fn on_pod_changed(&mut self, id: PodId, before: Option<PodRecord>) {
         self.appraise_owner_of(id);
+        if let Some(record) = self.pods.get(id).filter(|_| self.evaluations.is_on()).cloned() {
+            self.look_beside(id, &record);
+        }
         let after = self.claimant(id);
         for record in before.iter().chain(&after) {
             self.on_launcher_changed(record);
@@ -101,6 +129,8 @@ impl State {
 
     fn drop_pod(&mut self, id: PodId, record: &PodRecord) {
         self.appraise_later_without(record);
+        self.look_beside(id, record);
+        self.evaluations.forget(id);
         self.end_claim(id, record);
         self.end_admission(id, &CHANGED);
         self.events.forget(id);
@@ -108,7 +138,7 @@ impl State {
         self.releases.end_retries(id);
     }
 
-    fn reconsider_pod(&mut self, id: PodId, now: Moment) {
+    pub(super) fn reconsider_pod(&mut self, id: PodId, now: Moment) {
         let Some(record) = self.pods.get(id).cloned() else { return };
         match (self.stages.get(id), record.gates) {
             // Our release, or one that is not answered yet, has arrived.
@@ -131,9 +161,10 @@ impl State {
     fn confirm_release(&mut self, id: PodId, record: &PodRecord, now: Moment) {
         let Some(charge) = self.stages.confirm(id) else { return };
         self.note_release(id, now);
+        self.ask_about(id, now);
         // What it takes, and of what, may have changed together with the gate.
         let matching = self.matching_quotas(record.namespace, &record.scope_facts);
-        let is_same = charge == self.payer(record).charge;
+        let is_same = charge == self.payer(id, record).charge;
         if is_same && matches!(self.stages.get(id), Stage::Counted { quotas, .. } if *quotas == matching) {
             return;
         }
@@ -145,7 +176,8 @@ impl State {
         // Or this process released it, before there was a quota.
         let is_ours = self.releases.may_be_done(id, &record.uid);
         self.end_claim(id, record);
-        let payer = self.payer(record);
+        self.ask_about(id, now);
+        let payer = self.payer(id, record);
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         if !is_ours {
             self.on_gate_removed(record, &quotas, now);

@@ -91,7 +91,7 @@ impl State {
     fn assume_in_flight(&mut self, id: PodId, record: &PodRecord, charge: Arc<Charge>, serial: u64) {
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         self.writes.mark_all(&quotas);
-        let payer = match self.payer(record) {
+        let payer = match self.payer(id, record) {
             // Whatever of both it will be.
             Payer { charge: whole, owner: owner @ Some(_) } => {
                 Payer { charge: Arc::new(charge.max(&whole)), owner }
@@ -103,7 +103,8 @@ impl State {
 
     /// If all pods of the namespace have had their turn, it is paused no longer.
     fn resume_namespace(&mut self, namespace: NamespaceId, now: Moment) {
-        let Some(ended) = self.reclassification.end(namespace) else { return };
+        let keeps = self.evaluations.is_pending(namespace);
+        let Some(ended) = self.reclassification.end(namespace, keeps) else { return };
         ended.releases.into_iter().for_each(|id| self.enqueue_release(id));
         self.checks.request(Listed::Namespace(namespace));
         for quota in ended.foreign_charges {

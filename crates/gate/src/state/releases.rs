@@ -6,6 +6,7 @@ use sluice_engine::{PodId, Uid};
 use sluice_index::{PodRecord, PodWire, Source};
 
 use super::State;
+use super::evaluations::Pricing;
 use crate::action::{Answer, Release};
 use crate::config::Moment;
 use crate::stage::{Stage, Stuck};
@@ -110,13 +111,17 @@ impl State {
     /// it that is no more.
     fn is_decided_as(&mut self, id: PodId, record: &PodRecord) -> bool {
         let matching = self.matching_quotas(record.namespace, &record.scope_facts);
-        let payer = self.payer(record);
+        let price = self.price(id, record);
         match self.stages.get(id) {
             Stage::Assumed { charge, quotas, .. } => {
                 // The quotas may have changed instead.
                 let is_about = matching == *quotas || self.reclassification.awaits(record.namespace, id);
                 // What its owner takes may have changed without the pod.
-                let is_same = payer.owner.is_some() || payer.charge == *charge;
+                let is_same = match &price {
+                    Pricing::Known(payer) => payer.owner.is_some() || payer.charge == *charge,
+                    // What there is now was not evaluated.
+                    Pricing::Pending | Pricing::Failed => false,
+                };
                 record.unreadable.is_none() && is_same && is_about
             }
             _ => true,

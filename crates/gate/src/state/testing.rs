@@ -1,10 +1,11 @@
 //! What tests may do to a state that no event does.
 
 use sluice_engine::{Claim, PodId, QuotaId};
-use sluice_index::NamespaceId;
+use sluice_index::{NamespaceId, PodWire};
 
 use super::State;
 use crate::config::{GateConfig, Moment};
+use crate::evaluators::Content;
 use crate::parts::foreign_charges::Place;
 use crate::parts::owners::Payer;
 use crate::parts::stamp::Stamp;
@@ -14,6 +15,13 @@ use crate::stage::Stage;
 impl State {
     pub(crate) fn config_mut(&mut self) -> &mut GateConfig {
         &mut self.config
+    }
+
+    /// A pod was seen with this content, which all evaluators select.
+    pub(crate) fn apply_pod_of(&mut self, wire: &PodWire, hash: u128, now: Moment) {
+        let facts = self.config.read(wire, now);
+        let content = Content { hash, selected_by: u16::MAX, revision: self.evaluations.revision() };
+        self.apply_pod_with_content(facts, Some(content), now);
     }
 
     /// Before anything is written.

@@ -28,7 +28,12 @@ impl World {
         }
         let at = at % many;
         let is_dead = self.now_ms > self.requests[at].begun_ms + REQUEST_MS;
-        if self.requests[at].outcome.is_none() && !is_dead && caught_up(&self.requests[at].action).is_none() {
+        let is_question = matches!(self.requests[at].action, Action::Evaluate(_));
+        if self.requests[at].outcome.is_none()
+            && !is_question
+            && !is_dead
+            && caught_up(&self.requests[at].action).is_none()
+        {
             let action = self.requests[at].action.clone();
             self.requests[at].outcome = Some(self.outcome(&action, Fault::None));
         }
@@ -46,6 +51,13 @@ impl World {
                 "{}ms answer r{} {:?} {fault:?} done={:?}",
                 self.now_ms, request.replica, request.action, request.outcome
             );
+        }
+        if let Action::Evaluate(question) = &request.action {
+            if self.lives[request.replica] == request.life {
+                let (outcome, now) = (self.evaluated(request.replica, question, fault), self.moment());
+                self.replicas[request.replica].state.on_outcome(outcome, now);
+            }
+            return;
         }
         if let Some(kind) = caught_up(&request.action) {
             let is_alive = self.lives[request.replica] == request.life;
@@ -74,6 +86,9 @@ impl World {
     fn outcome(&mut self, action: &Action, fault: Fault) -> Outcome {
         let before = matches!(action, Action::Release(_)).then(|| self.taken());
         let outcome = self.server.outcome(action, fault);
+        if let Action::Release(release) = action {
+            self.price_released(release);
+        }
         if let Some(before) = before {
             self.check_room(&before);
         }
@@ -124,7 +139,7 @@ impl Server {
             Action::CatchUp => Outcome::CaughtUp,
             Action::CatchUpClusterQuotas => Outcome::ClusterQuotasCaughtUp,
             Action::ListTargets => Outcome::TargetsListed,
-            Action::WriteEvent(_) | Action::Answer(..) => unreachable!("{action:?}"),
+            Action::WriteEvent(_) | Action::Answer(..) | Action::Evaluate(_) => unreachable!("{action:?}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use sluice_engine::{Amount, Quantity, Resource};
 
 use super::replica::is_in_flight;
-use super::server::{CPU, Key, Kind, is_gated, key, pod_milli, uid};
+use super::server::{CPU, Key, Kind, is_gated, key, uid};
 use super::step::Fault;
 use super::world::World;
 use super::writes::charge_key;
@@ -56,17 +56,22 @@ impl World {
             let quotas = self.quotas_of(&key.1);
             let others = held().filter(|(other, _)| *other != key);
             let others: Vec<_> =
-                others.map(|(other, pod)| (self.quotas_of(&other.1), pod_milli(pod))).collect();
+                others.map(|(other, pod)| (self.quotas_of(&other.1), self.server.size_of(pod))).collect();
             // Room may be kept for another one that has waited longer.
             let is_kept = |quota: &Key| {
                 let (taken, hard) = (self.server.taken_of(quota).0, self.server.hard(quota).unwrap());
                 others.iter().any(|(about, other)| {
-                    about.contains(quota) && *other <= hard && taken + pod_milli(pod) + other > hard
+                    about.contains(quota) && *other <= hard && taken + self.server.size_of(pod) + other > hard
                 })
             };
             let lacks_room =
-                quotas.iter().any(|quota| !self.has_room(quota, pod_milli(pod)) || is_kept(quota));
-            assert!(lacks_room, "{key:?} of {}m is held, and {:?}", pod_milli(pod), self.rooms(&quotas));
+                quotas.iter().any(|quota| !self.has_room(quota, self.server.size_of(pod)) || is_kept(quota));
+            assert!(
+                lacks_room,
+                "{key:?} of {}m is held, and {:?}",
+                self.server.size_of(pod),
+                self.rooms(&quotas)
+            );
         }
     }
 

@@ -4,6 +4,7 @@ use serde_json::Value;
 use sluice_engine::{Amount, ChargeRules, Claim, QuotaId};
 use sluice_index::Targeting;
 
+use super::evaluator::content_of;
 use super::own_namespace;
 use super::server::{Change, GATE, KINDS, Kind, Server, wire};
 use super::step::Trouble;
@@ -166,7 +167,10 @@ pub fn is_in_flight(state: &State, quota: QuotaId) -> bool {
 pub fn see(state: &mut State, change: &Change, now: Moment) {
     let object = change.object.clone();
     match (change.kind, change.is_gone) {
-        (Kind::Pod, false) => state.apply_pod(&wire(object), now),
+        (Kind::Pod, false) => {
+            let hash = content_of(&object);
+            state.apply_pod_of(&wire(object), hash, now);
+        }
         (Kind::Pod, true) => state.delete_pod(&wire(object)),
         (Kind::Namespace, false) => state.apply_namespace(&wire(object), now),
         (Kind::Namespace, true) => state.delete_namespace(&wire(object), now),

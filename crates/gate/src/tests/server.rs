@@ -58,6 +58,8 @@ pub struct Server {
     pub machines: Machines,
     /// VMs of which each process knows what a watch shows; without them [`Self::machines`] says what VMs are charged.
     pub vms: Option<Vms>,
+    /// What pods that run take by what evaluators answered, by uid, where there are evaluators.
+    pub prices: Option<BTreeMap<String, u64>>,
 }
 
 pub fn wire<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -264,7 +266,7 @@ impl Server {
     /// What running pods of a namespace take, in thousandths of a CPU, and how many they are. VMs take it for their pods.
     pub fn taken_in(&self, namespace: &str) -> (u64, u64) {
         let running = || self.all(Kind::Pod, namespace).filter(|(_, pod)| is_running(pod));
-        let sizes = running().map(|(key, pod)| (&*key.2, pod_milli(pod)));
+        let sizes = running().map(|(key, pod)| (&*key.2, self.size_of(pod)));
         let cpu = match &self.vms {
             Some(vms) => {
                 let plain = sizes.filter(|(name, _)| !name.starts_with('v')).map(|(_, size)| size);
@@ -284,6 +286,9 @@ impl Server {
 
     /// What a new process is told of KubeVirt.
     pub fn tell(&self, state: &mut State, now: Moment) {
+        if self.prices.is_some() {
+            state.follow_evaluators(Some(super::evaluator::config()), now);
+        }
         self.machines.tell(state, now);
         if let Some(vms) = &self.vms {
             vms.tell(state, now);

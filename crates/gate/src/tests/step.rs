@@ -15,6 +15,10 @@ pub enum Step {
     Delete(PodAt),
     Finish(PodAt),
     Touch(PodAt),
+    /// The owner of the pod gives it another label, by which it is charged so many thousandths of a CPU.
+    Relabel(PodAt, u64),
+    /// The evaluator of this replica follows other rules.
+    Policy(u8),
     /// A client asks for another size, and the API server asks this replica.
     Resize(u8, PodAt, u64),
     /// The API server commits one of the resizes that were allowed, or finds that the pod has changed and asks again.

@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use super::protocol;
 use super::step::Trouble;
 use super::world::{Setting, TEAM};
-use crate::{Action, Record};
+use crate::{Action, Evaluate, Record};
 
 /// All actions of a run, in their order. Handles are left out: they mean nothing outside the process.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,10 @@ fn shown(action: &Action) -> String {
         }
         Action::WriteEvent(event) => {
             format!("{:?}", (&event.namespace, &event.name, &event.uid, event.reason, &event.message))
+        }
+        Action::Evaluate(question) => {
+            let Evaluate { namespace, name, uid, hash, is_waiting, .. } = &**question;
+            format!("evaluate {:?}", (namespace, name, uid, hash, is_waiting))
         }
         Action::Answer(_, judgement) => format!("answer {judgement:?}"),
         Action::CatchUpClusterQuotas | Action::ListTargets | Action::ReadMachine(_) | Action::CatchUp => {

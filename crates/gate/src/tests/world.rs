@@ -1,5 +1,6 @@
 //! A world of some replicas and one server in which everything may be late, get lost or happen twice.
 
+use super::evaluator::Evaluators;
 use super::machine_leaders::Plug;
 use super::replica::Replica;
 use super::resizes::Resize;
@@ -84,6 +85,7 @@ pub struct World {
     pub highest: Vec<u64>,
     pub trouble: Trouble,
     pub trace: Trace,
+    pub evaluators: Evaluators,
 }
 
 impl World {
@@ -111,6 +113,7 @@ impl World {
             highest: setting.quotas.iter().map(|(.., hard)| *hard).collect(),
             trouble,
             trace: Trace::default(),
+            evaluators: Evaluators::default(),
         };
         let new = |at| Replica::new(at, &world.server, false, world.moment());
         world.replicas = (0..setting.replicas).map(new).collect();
@@ -168,6 +171,7 @@ impl World {
         self.lives[replica] += 1;
         let number = replica + self.replicas.len() * self.lives[replica] as usize;
         let leads = self.replicas[replica].leads;
+        self.evaluators.forget(replica, self.now_ms);
         self.replicas[replica] = Replica::new(number, &self.server, leads, self.moment());
     }
 
@@ -175,10 +179,20 @@ impl World {
         let now = self.moment();
         let mut answered = Vec::new();
         for (at, replica) in self.replicas.iter_mut().enumerate() {
-            if !replica.acts(self.trouble, now) {
+            // All processes ask evaluators.
+            let asks = self.server.prices.is_some()
+                && replica.deposed_at.is_none()
+                && !replica.leads
+                && !replica.state.is_leading();
+            if !asks && !replica.acts(self.trouble, now) {
                 continue;
             }
             for action in replica.state.plan(now) {
+                if let Action::Release(release) = &action
+                    && self.server.prices.is_some()
+                {
+                    self.evaluators.check_sums(at, &replica.state, release, now.mono_ms);
+                }
                 self.trace.add(at, &action);
                 match action {
                     Action::Answer(ticket, judgement) => answered.push((at, ticket, judgement)),
@@ -221,6 +235,10 @@ impl World {
             Step::Delete(at) => self.server.delete(&setting.pod(at)),
             Step::Finish(at) => self.server.finish(&setting.pod(at)),
             Step::Touch(at) => self.server.edit(&setting.pod(at), |_| {}),
+            Step::Relabel(at, price) => self.server.edit(&setting.pod(at), |pod| {
+                pod["metadata"]["labels"]["price"] = price.to_string().into();
+            }),
+            Step::Policy(at) => self.change_policy(process(at)),
             Step::Resize(at, pod, milli_cpu) => self.resize(process(at), &setting.pod(pod), milli_cpu),
             Step::Commit(at) => self.commit(usize::from(at)),
             Step::Label(namespace, is_member) => {

@@ -6,6 +6,7 @@ mod launchers;
 mod ownership;
 mod platform;
 mod records;
+mod text;
 mod types;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Deserializer};
 pub use facts::{growth_of, need_of};
 pub use launchers::{Launcher, LauncherRecord, Launchers};
 pub use records::{PodChange, PodRecord, Pods, push_tightly};
+pub use text::{PodView, PodWithText, ViewKey};
 pub use types::{Gates, Ownership, PlatformKey, PlatformPod, PodFacts, PodReference};
 
 use crate::quantity::{ResourceTexts, resource_list};

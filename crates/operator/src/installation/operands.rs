@@ -132,6 +132,7 @@ fn of_pods(spec: &Spec, classes: &BTreeSet<String>) -> AskedOfPods {
         infra: spec.infra.clone(),
         image_pull_policy: spec.image_pull_policy.clone().filter(|policy| !policy.is_empty()),
         priority_class: spec.priority_class.clone().filter(|class| classes.contains(class)),
+        sidecars: spec.configuration.get("sidecarEvaluators").cloned().unwrap_or_default(),
     }
 }
 

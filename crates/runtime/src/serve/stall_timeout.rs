@@ -37,25 +37,25 @@ pub(super) struct StallTimeout<S> {
 }
 
 impl<S> StallTimeout<S> {
-    /// A fresh connection owes its first header at once.
+    /// A fresh connection is an idle one: the API server dials more connections than it then needs, and keeps the others
+    /// for later requests.
     pub(super) fn new(inner: S, state: ConnectionState, limits: &ServeLimits) -> Self {
         Self {
             inner,
             state,
-            wait: Wait::Header,
+            wait: Wait::Idle,
             header: limits.header_timeout,
             idle: limits.idle_timeout,
             // What comes on top is for sending the answer.
             working: limits.request_timeout * 2,
-            deadline: Box::pin(tokio::time::sleep(limits.header_timeout)),
+            deadline: Box::pin(tokio::time::sleep(limits.idle_timeout)),
         }
     }
 
     fn enter(&mut self, wait: Wait) {
         let limit = match wait {
-            Wait::Idle if self.state.is_proven() => self.idle,
-            // A connection that never had a successful answer is not worth a slot for longer than a header may take.
-            Wait::Idle | Wait::Header => self.header,
+            Wait::Idle => self.idle,
+            Wait::Header => self.header,
             Wait::Working => self.working,
         };
         self.wait = wait;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_api::is_placeholder;
+use sluice_api::{is_placeholder, refused_sidecars};
 use sluice_index::{AaqSpecWire, read_selector};
 
 use super::quota_rules::aggregate;
@@ -78,6 +78,10 @@ fn check(review: &Review<'_>) -> Result<Vec<String>, Verdict> {
     if let Some(selector) = selector.filter(|selector| Some(*selector) != old.spec.get("namespaceSelector")) {
         warnings.extend(check_selector(selector)?);
     }
+    let sidecars = |spec: &Value| spec.pointer("/configuration/sidecarEvaluators").cloned();
+    if let Some(containers) = sidecars(&new.spec).filter(|it| Some(it) != sidecars(&old.spec).as_ref()) {
+        check_sidecars(&containers)?;
+    }
     warnings.extend(not_in_force(&new.spec));
     Ok(warnings)
 }
@@ -90,6 +94,15 @@ fn check_selector(selector: &Value) -> Result<Option<String>, Verdict> {
     let read =
         read.map_err(|errors| Verdict::deny(aggregate(errors.iter().map(ToString::to_string).collect())))?;
     Ok(read.selects_all().then(|| EVERY_NAMESPACE.to_owned()))
+}
+
+fn check_sidecars(containers: &Value) -> Result<(), Verdict> {
+    let refused = refused_sidecars(containers);
+    if refused.is_empty() {
+        return Ok(());
+    }
+    let told = refused.iter().map(|it| format!("spec.{}: {}", it.field, it.why));
+    Err(Verdict::deny(aggregate(told.collect())))
 }
 
 /// A warning for each field that is set and has no effect. It is no refusal: what cannot be in force leaves what is, and

@@ -141,6 +141,11 @@ impl<'a> Review<'a> {
         read("object", self.object, expected)
     }
 
+    /// The object as the API server sent it.
+    pub(crate) fn object_text(&self) -> Option<&'a str> {
+        self.object.map(RawValue::get)
+    }
+
     /// Reads the object before the operation, as [`Self::read_object`].
     pub(crate) fn read_old_object<T: Deserialize<'a>>(&self, expected: &str) -> Result<T, Verdict> {
         read("oldObject", self.old_object, expected)

@@ -9,7 +9,7 @@ use sluice_testbed::{Bed, BedOptions};
 use tokio::sync::OnceCell;
 
 /// How long anything may take that should take milliseconds: the machine may be busy with other tests.
-pub const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_secs(120);
 
 /// The control plane and the Sluice that tests share, started by the first that asks.
 pub async fn shared() -> &'static Running<'static> {

@@ -12,6 +12,7 @@ mod cluster_quotas;
 mod conformance;
 mod context;
 mod differential;
+mod evaluators;
 mod existence;
 mod gate;
 mod gate_policies;

@@ -91,7 +91,8 @@ async fn those_that_wait_go_in_order_at_the_rate_and_the_pause_ends_by_itself() 
 /// Those that were created first went first. Releases are requests of which many are under way, so neighbours may change
 /// places.
 async fn assert_order(history: History<Pod>) {
-    const NEAR: usize = 8;
+    // So many releases of one namespace are under way at most, and a busy API server takes them in any order.
+    const NEAR: usize = 32;
     let seen = history.end().await;
     let (mut created, mut released) = (Vec::new(), BTreeMap::new());
     for n in 0..100 {

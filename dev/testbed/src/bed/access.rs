@@ -1,7 +1,6 @@
 //! Identities and namespaces.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::authentication::v1::TokenRequest;
@@ -11,7 +10,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
 
-use super::{Bed, kubeconfig_path};
+use super::{Bed, START, kubeconfig_path};
 use crate::kubeconfig::{self, Credential};
 use crate::wait;
 
@@ -98,7 +97,7 @@ impl Bed {
         if self.options.controller_manager {
             let accounts: Api<ServiceAccount> = Api::namespaced(client, &name);
             let what = "the namespace's default service account";
-            wait::wait_for(&accounts, "default", Duration::from_secs(20), what, |a| a.is_some()).await?;
+            wait::wait_for(&accounts, "default", START, what, |a| a.is_some()).await?;
         }
         Ok(TestNamespace { name })
     }
@@ -128,9 +127,7 @@ impl Bed {
         let accounts: Api<ServiceAccount> = Api::namespaced(tenant.client()?, namespace);
         let probe =
             || async { accounts.list_metadata(&kube::api::ListParams::default().limit(1)).await.ok() };
-        wait::eventually(Duration::from_secs(10), probe, "the tenant's RoleBinding to take effect")
-            .await
-            .map(drop)
+        wait::eventually(START, probe, "the tenant's RoleBinding to take effect").await.map(drop)
     }
 
     /// An account with this name and these groups: by client certificate, or, with more than one

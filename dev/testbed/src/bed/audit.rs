@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use super::Bed;
+use super::{Bed, START};
 use crate::audit::AuditEvent;
 use crate::wait;
 
@@ -43,7 +42,7 @@ async fn read(client: &kube::Client, path: &Path, word: &str) -> anyhow::Result<
     let mark = http::Request::get(&marker).body(Vec::new())?;
     client.request_text(mark).await.context("marking the audit log")?;
     let probe = || async { fs::read_to_string(path).ok().filter(|text| text.contains(&marker)) };
-    let text = wait::eventually(Duration::from_secs(15), probe, "the marker in the audit log").await?;
+    let text = wait::eventually(START, probe, "the marker in the audit log").await?;
     // The last line may be half written; everything before the marker is whole.
     Ok(text
         .lines()

@@ -13,8 +13,7 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::access::TOKEN_LIFE;
-use super::start::START;
-use super::{Bed, Component, kubeconfig_path};
+use super::{Bed, Component, START, kubeconfig_path};
 use crate::artifacts;
 use crate::audit::AuditEvent;
 use crate::kubeconfig::{self, Credential};
@@ -115,8 +114,11 @@ impl Bed {
             let crds = crds.clone();
             async move {
                 let name = crd.metadata.name.as_deref().unwrap_or_default();
-                let created = crds.create(&PostParams::default(), crd).await;
-                created.with_context(|| format!("creating CRD {name}"))?;
+                match crds.create(&PostParams::default(), crd).await {
+                    // The client repeats a request whose connection ended, and the first one may have been done.
+                    Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+                    created => drop(created.with_context(|| format!("creating CRD {name}"))?),
+                }
                 let what = "KubeVirt's CRD to be established";
                 wait::wait_for(&crds, name, START, what, super::objects::established).await
             }

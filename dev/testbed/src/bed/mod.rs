@@ -29,6 +29,10 @@ use crate::relay::Relay;
 use crate::virt_handler::SimulatedVirtHandler;
 use components::{Plan, Programs};
 
+/// Deadline of whatever a control plane does by itself: of its start, which takes three seconds on two idle cores, and of
+/// what it makes of an object. The machine may be busy with other control planes.
+const START: Duration = Duration::from_secs(120);
+
 /// What a bed consists of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BedOptions {

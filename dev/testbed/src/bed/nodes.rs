@@ -1,7 +1,6 @@
 //! Simulated nodes.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -11,7 +10,7 @@ use kube::api::PostParams;
 use kube::runtime::watcher;
 use serde_json::json;
 
-use super::Bed;
+use super::{Bed, START};
 use crate::wait;
 
 /// Label of nodes that KWOK looks after; its value is `true`.
@@ -65,7 +64,7 @@ impl Bed {
         });
         futures::stream::iter(create).buffer_unordered(16).try_collect::<Vec<_>>().await?;
         let selector = watcher::Config::default().labels("sluice.dev/simulated=true");
-        wait::wait_for_all(&nodes, selector, Duration::from_secs(60), "simulated nodes to be ready", |all| {
+        wait::wait_for_all(&nodes, selector, START, "simulated nodes to be ready", |all| {
             let usable = |name: &String| {
                 all.iter().any(|node| node.metadata.name.as_ref() == Some(name) && self.usable(node))
             };

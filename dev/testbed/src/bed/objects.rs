@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::process::Output;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -11,7 +10,7 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client, discovery};
 use serde_json::Value;
 
-use super::Bed;
+use super::{Bed, START};
 use crate::wait;
 
 /// Field manager of what the bed applies.
@@ -86,8 +85,7 @@ async fn apply_one(client: &Client, value: &Value) -> anyhow::Result<()> {
     let what = format!("{} {name}", types.kind);
     // A CRD is served a moment after it is established.
     let probe = || async { discovery::pinned_kind(client, &gvk).await.ok() };
-    let found =
-        wait::eventually(Duration::from_secs(10), probe, &format!("the API server to serve {gvk:?}")).await;
+    let found = wait::eventually(START, probe, &format!("the API server to serve {gvk:?}")).await;
     let (resource, capabilities) = found.with_context(|| format!("applying {what}"))?;
     let api: Api<DynamicObject> = match (capabilities.scope, &object.metadata.namespace) {
         (discovery::Scope::Cluster, _) => Api::all_with(client.clone(), &resource),
@@ -100,8 +98,7 @@ async fn apply_one(client: &Client, value: &Value) -> anyhow::Result<()> {
     applied.with_context(|| format!("applying {what}"))?;
     if types.kind == "CustomResourceDefinition" {
         let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-        wait::wait_for(&crds, &name, Duration::from_secs(20), "the CRD to be established", established)
-            .await?;
+        wait::wait_for(&crds, &name, START, "the CRD to be established", established).await?;
     }
     Ok(())
 }

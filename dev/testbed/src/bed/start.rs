@@ -12,15 +12,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::OnceCell;
 
 use super::state::State;
-use super::{Bed, BedOptions, Component, Identity, Plan, Ports, Programs};
+use super::{Bed, BedOptions, Component, Identity, Plan, Ports, Programs, START};
 use crate::kubeconfig::{self, Credential};
 use crate::pki::Pki;
 use crate::program::{Keeper, Program, start_detached};
 use crate::relay::Relay;
 use crate::{artifacts, ports, wait};
-
-/// Deadline of one start; a healthy one takes three seconds on two cores.
-pub(super) const START: Duration = Duration::from_secs(60);
 
 impl Bed {
     /// Starts a control plane; returns when it answers and its service accounts exist.

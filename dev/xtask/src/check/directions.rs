@@ -14,7 +14,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     // For programs of others: no Kubernetes client, no plumbing of ours.
     ("sluice-evaluator-sdk", &["sluice-engine"]),
     // Asks evaluators; knows no quota.
-    ("sluice-evaluators", &["sluice-engine", "sluice-evaluator-sdk"]),
+    ("sluice-evaluators", &["sluice-engine", "sluice-evaluator-sdk", "sluice-index"]),
     // Holds what watches show, and asks nothing.
     ("sluice-index", &["sluice-api", "sluice-engine", "sluice-runtime"]),
     // Head-room: made by the webhook for a target pod, swept by a controller.

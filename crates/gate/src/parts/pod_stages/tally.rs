@@ -24,12 +24,13 @@ pub enum Kind {
     UnknownNamespace,
     Terminating,
     Machine,
+    Evaluating,
     Refused,
 }
 
 impl Held {
     /// All of them, in the word of the event where one tells of it.
-    pub const ALL: [(&'static str, Self); 11] = [
+    pub const ALL: [(&'static str, Self); 12] = [
         ("PendingEvaluation", Self::Waits(WaitReason::NotLookedAt)),
         (reasons::EXCEEDED, Self::Waits(WaitReason::Full)),
         (reasons::QUEUED, Self::Waits(WaitReason::RoomKept)),
@@ -40,6 +41,7 @@ impl Held {
         ("UnknownNamespace", Self::Other(Kind::UnknownNamespace)),
         ("NamespaceTerminating", Self::Other(Kind::Terminating)),
         (reasons::UNKNOWN_MACHINE, Self::Other(Kind::Machine)),
+        (reasons::NOT_EVALUATED, Self::Other(Kind::Evaluating)),
         (reasons::REFUSED, Self::Other(Kind::Refused)),
     ];
 }
@@ -53,6 +55,7 @@ pub(super) struct Tally {
     unknown_namespace: usize,
     terminating: usize,
     machine: usize,
+    evaluating: usize,
     refused: usize,
 }
 
@@ -65,6 +68,7 @@ impl Tally {
             Kind::UnknownNamespace => self.unknown_namespace,
             Kind::Terminating => self.terminating,
             Kind::Machine => self.machine,
+            Kind::Evaluating => self.evaluating,
             Kind::Refused => self.refused,
         }
     }
@@ -77,6 +81,7 @@ impl Tally {
             Kind::UnknownNamespace => &mut self.unknown_namespace,
             Kind::Terminating => &mut self.terminating,
             Kind::Machine => &mut self.machine,
+            Kind::Evaluating => &mut self.evaluating,
             Kind::Refused => &mut self.refused,
         }
     }
@@ -102,6 +107,7 @@ const fn kind(stage: &Stage) -> Option<Kind> {
             Stuck::UnknownNamespace => Kind::UnknownNamespace,
             Stuck::Terminating => Kind::Terminating,
             Stuck::Machine(_) => Kind::Machine,
+            Stuck::Evaluating => Kind::Evaluating,
             Stuck::BackingOff => Kind::Refused,
         }),
         Stage::Foreign | Stage::Waiting(_) | Stage::Counted { .. } => None,

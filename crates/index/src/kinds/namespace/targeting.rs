@@ -75,6 +75,15 @@ impl Namespace {
         }
     }
 
+    /// Whether the selector selects it. One that was not seen itself is selected by what selects all.
+    #[must_use]
+    pub fn is_selected(&self, selector: &Selector) -> bool {
+        let labels = self.labels.iter().flatten();
+        let labels: BTreeMap<String, String> =
+            labels.map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        selector.matches(&labels)
+    }
+
     pub(crate) fn labels(&self) -> Option<&[(Box<str>, Box<str>)]> {
         self.labels.as_deref()
     }

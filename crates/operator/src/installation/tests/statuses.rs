@@ -235,7 +235,7 @@ fn fields_without_effect_are_named() {
     both.aaqs = Some(BTreeMap::new());
     worlds.push(both);
     insta::assert_snapshot!(worlds.iter().flat_map(not_in_force).collect::<Vec<_>>().join("\n"), @"
-    spec.certConfig.server: the lifetime stays as it is, for duration 1m0s is too short: at least 5m0s are needed; spec.tlsSecurityProfile: the profile before stays, for type is Custom and custom is missing: set custom.ciphers and custom.minTLSVersion; spec.configuration.sidecarEvaluators: pods are counted as Kubernetes counts them; spec.workload: nothing runs as a workload; spec.priorityClass: there is no PriorityClass of this name
+    spec.certConfig.server: the lifetime stays as it is, for duration 1m0s is too short: at least 5m0s are needed; spec.tlsSecurityProfile: the profile before stays, for type is Custom and custom is missing: set custom.ciphers and custom.minTLSVersion; spec.configuration.sidecarEvaluators: no pod is released, for configuration.sidecarEvaluators[0].image: there is none: name one; spec.workload: nothing runs as a workload; spec.priorityClass: there is no PriorityClass of this name
     spec.infra: an operator of the newer version 99.0.0 wrote the Deployments; spec.priorityClass: an operator of the newer version 99.0.0 wrote the Deployments
     every field that is set is in force
     spec.certConfig: that of the AAQ aaq holds; spec.imagePullPolicy: that of the AAQ aaq holds

@@ -38,8 +38,8 @@ pub struct Growth {
 /// What is updated, as it is stored and as it is to be.
 #[derive(Debug)]
 pub enum Update {
-    /// A pod.
-    Pod(Box<Change<PodWire>>),
+    /// A pod, and its JSON as it is to be.
+    Pod(Box<Change<PodWire>>, Box<str>),
     /// A VM that runs.
     Machine(Box<Change<VmiWire>>),
 }
@@ -78,7 +78,10 @@ impl Growth {
     /// What a review asks, or a verdict on what is no update of a pod or of a VM.
     fn read(review: &Review<'_>) -> Result<Self, Verdict> {
         let update = match (&review.operation, &*review.kind) {
-            (Operation::Update, POD) => Update::Pod(Change::read(review, "a pod")?),
+            (Operation::Update, POD) => {
+                let after = review.object_text().unwrap_or_default();
+                Update::Pod(Change::read(review, "a pod")?, after.into())
+            }
             (Operation::Update, VMI) => Update::Machine(Change::read(review, "a VirtualMachineInstance")?),
             (operation, kind) => {
                 return Err(Verdict::malformed(format!(

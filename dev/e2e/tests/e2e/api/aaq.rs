@@ -71,7 +71,7 @@ async fn an_aaq_gets_upstreams_defaults() {
             json!(default),
         ),
         (
-            json!({"configuration": {"sidecarEvaluators": [{"name": "s", "ports": [{"containerPort": 1}]}]}}),
+            json!({"configuration": {"sidecarEvaluators": [{"name": "s", "image": "i", "ports": [{"containerPort": 1}]}]}}),
             "/spec/configuration/sidecarEvaluators/0/ports/0/protocol",
             json!("TCP"),
         ),

@@ -1,0 +1,304 @@
+//! What evaluators say of pods: the last answer of each, the questions that are open, and why they are.
+
+mod questions;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use sluice_engine::{Charge, PodId, Timers};
+use sluice_index::{NamespaceId, push_tightly};
+
+use crate::evaluators::{Content, EvaluatorsConfig, Price};
+use crate::parts::turns::Turns;
+
+/// What is known of one pod. There is one of each pod, so it is small.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// The hash of its content.
+    hash: [u64; 2],
+    /// The last answer, whatever it was about.
+    last: Option<Price>,
+    /// The configuration by which that was given; 0: none.
+    answered: u32,
+    /// The configuration by which the content was read; 0: it was not.
+    read: u32,
+    selected_by: u16,
+    /// The last answer is about this content.
+    is_current: bool,
+    /// A later version was seen without its content.
+    is_stale: bool,
+}
+
+/// A pod without an answer for its content.
+#[derive(Debug)]
+struct Open {
+    namespace: NamespaceId,
+    since_ms: u64,
+    is_waiting: bool,
+    /// The question that is in flight.
+    serial: Option<u64>,
+    has_turn: bool,
+    failures: u32,
+    failure: Option<Arc<str>>,
+    /// Not to be asked about before (milliseconds).
+    retry_ms: u64,
+    is_told: bool,
+    has_expired: bool,
+    is_native: bool,
+}
+
+/// What is to be charged of a pod by what evaluators say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evaluation<'e> {
+    /// The answer for its content.
+    Current(&'e Price),
+    /// There is none yet.
+    Awaited,
+    /// There is none, and why.
+    Failed(&'e Arc<str>),
+}
+
+/// What an answer changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// Nothing: it is about other content, or nobody asks any more.
+    Dropped,
+    /// The pod has a price.
+    Priced,
+    /// It has none.
+    Failed,
+}
+
+/// Invariant: a pod whose content has no answer and that is asked about is open; an open one is in flight, has a turn, is to
+/// be looked at later, or its content is not known. `pending` and `unanswered` are about open pods without gates only.
+#[derive(Debug, Default)]
+pub struct Evaluations {
+    config: Option<Arc<EvaluatorsConfig>>,
+    /// The number of the configuration.
+    revision: u32,
+    /// By the number of the pod's handle.
+    known: Vec<Known>,
+    open: HashMap<PodId, Open>,
+    /// Questions in flight by serial, with the pod, and whether it failed before.
+    in_flight: HashMap<u64, (PodId, bool)>,
+    waiting: Turns<PodId>,
+    running: Turns<PodId>,
+    failing: Turns<PodId>,
+    later: Timers<PodId>,
+    /// Pods that run, have no answer by this configuration, and are not known to fail.
+    pending: BTreeSet<(NamespaceId, PodId)>,
+    /// Those, and those that fail.
+    unanswered: BTreeSet<(NamespaceId, PodId)>,
+    /// Namespaces that have no pending pod any more.
+    ended: Vec<NamespaceId>,
+    /// Pods that have to be looked at, since another one went.
+    looks: Vec<PodId>,
+    /// Evaluators do not work since (milliseconds).
+    broken_since_ms: Option<u64>,
+    is_native: bool,
+    last_serial: u64,
+    charges: HashSet<Arc<Charge>>,
+    shared_since_sweep: usize,
+}
+
+impl Evaluations {
+    /// Whether there are evaluators.
+    pub const fn is_on(&self) -> bool {
+        self.config.is_some()
+    }
+
+    #[cfg(test)]
+    pub const fn revision(&self) -> u32 {
+        self.revision
+    }
+
+    pub fn config(&self) -> Option<&EvaluatorsConfig> {
+        self.config.as_deref()
+    }
+
+    /// From now on these are asked. What is answered by then stays the last answer of each pod, and is for no content.
+    pub fn configure(&mut self, config: Option<Arc<EvaluatorsConfig>>) -> u32 {
+        let ended = self.pending.iter().map(|(namespace, _)| *namespace).collect::<BTreeSet<_>>();
+        let (revision, last_serial) = (self.revision.wrapping_add(1).max(1), self.last_serial);
+        let (known, charges) = match &config {
+            Some(_) => (std::mem::take(&mut self.known), std::mem::take(&mut self.charges)),
+            None => Default::default(),
+        };
+        let in_flight = std::mem::take(&mut self.in_flight);
+        let ended = ended.into_iter().collect();
+        *self = Self {
+            config,
+            revision,
+            known,
+            charges,
+            in_flight,
+            ended,
+            last_serial,
+            broken_since_ms: self.broken_since_ms,
+            ..Self::default()
+        };
+        revision
+    }
+
+    fn get(&self, id: PodId) -> Option<&Known> {
+        self.known.get(id.0 as usize)
+    }
+
+    fn slot(&mut self, id: PodId) -> Option<&mut Known> {
+        let at = id.0 as usize;
+        while self.known.len() <= at {
+            push_tightly(&mut self.known, Known::default());
+        }
+        self.known.get_mut(at)
+    }
+
+    /// A new version of the pod was seen, perhaps with its content. Returns whether that is other content, or is not known.
+    pub fn see(&mut self, id: PodId, content: Option<Content>) -> bool {
+        let revision = self.revision;
+        let Some(known) = self.slot(id) else { return false };
+        let Some(content) = content.filter(|content| content.revision == revision) else {
+            return !std::mem::replace(&mut known.is_stale, true);
+        };
+        let hash = halves(content.hash);
+        let is_other = known.read != revision
+            || known.is_stale
+            || known.hash != hash
+            || known.selected_by != content.selected_by;
+        known.is_current &= known.hash == hash;
+        known.hash = hash;
+        known.selected_by = content.selected_by;
+        (known.read, known.is_stale) = (revision, false);
+        is_other
+    }
+
+    /// The evaluators that select the pod by its labels; all if that is not known.
+    pub fn selected_by(&self, id: PodId, is_waiting: bool) -> u16 {
+        match self.get(id) {
+            Some(known) if known.read == self.revision && !(known.is_stale && is_waiting) => {
+                known.selected_by
+            }
+            _ => u16::MAX,
+        }
+    }
+
+    /// What is to be charged by what is said of its content.
+    pub fn of(&self, id: PodId) -> Evaluation<'_> {
+        let is_current = |known: &&Known| {
+            known.is_current
+                && !known.is_stale
+                && known.answered == self.revision
+                && known.read == self.revision
+        };
+        if let Some(price) = self.get(id).filter(is_current).and_then(|known| known.last.as_ref()) {
+            return Evaluation::Current(price);
+        }
+        match self.open.get(&id).and_then(|open| open.failure.as_ref()) {
+            Some(why) => Evaluation::Failed(why),
+            None => Evaluation::Awaited,
+        }
+    }
+
+    /// The last answer about the pod, whatever its content was.
+    pub fn last(&self, id: PodId) -> Option<&Price> {
+        self.get(id)?.last.as_ref()
+    }
+
+    /// The pod is priced as this one until there is an answer about it.
+    pub fn inherit(&mut self, id: PodId, from: PodId) {
+        let Some((price, answered)) = self.get(from).and_then(|it| Some((it.last.clone()?, it.answered)))
+        else {
+            return;
+        };
+        if let Some(known) = self.slot(id).filter(|known| known.last.is_none()) {
+            (known.last, known.answered, known.is_current) = (Some(price), answered, false);
+        }
+    }
+
+    /// Whether pods without an answer are charged what Kubernetes counts.
+    pub const fn counts_natively(&self) -> bool {
+        self.is_native
+    }
+
+    /// The pod is counted natively. Returns whether it was not before.
+    pub fn note_native(&mut self, id: PodId) -> bool {
+        self.open.get_mut(&id).is_some_and(|open| !std::mem::replace(&mut open.is_native, true))
+    }
+
+    /// All pods that are asked about.
+    pub fn open(&self) -> impl Iterator<Item = (PodId, NamespaceId)> {
+        self.open.iter().map(|(id, open)| (*id, open.namespace))
+    }
+
+    /// How many pods have no answer: those that wait, and those that run.
+    pub fn without_answer(&self) -> (usize, usize) {
+        let waiting = self.open.values().filter(|open| open.is_waiting).count();
+        (waiting, self.unanswered.len())
+    }
+
+    /// Whether the pod with this content is asked about.
+    pub fn is_open(&self, id: PodId, hash: u128) -> bool {
+        self.open.contains_key(&id) && self.get(id).is_some_and(|known| known.hash == halves(hash))
+    }
+
+    /// Whether there is to be an answer about the pod.
+    pub fn is_awaited(&self, id: PodId) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    /// Whether what keeps the pod waiting is to be told.
+    pub fn is_told(&self, id: PodId) -> bool {
+        self.open.get(&id).is_some_and(|open| open.is_told)
+    }
+
+    /// Whether pods that run in the namespace have to be answered before its sums are complete.
+    pub fn is_pending(&self, namespace: NamespaceId) -> bool {
+        has_any(&self.pending, namespace)
+    }
+
+    /// Whether pods that run in the namespace have no answer.
+    pub fn has_unanswered(&self, namespace: NamespaceId) -> bool {
+        has_any(&self.unanswered, namespace)
+    }
+
+    pub fn take_ended(&mut self) -> Vec<NamespaceId> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// The pod has to be looked at.
+    pub fn look_at(&mut self, id: PodId) {
+        self.looks.push(id);
+    }
+
+    pub fn take_looks(&mut self) -> Vec<PodId> {
+        std::mem::take(&mut self.looks)
+    }
+
+    /// Whether no question is in flight or waits for its turn.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_empty() && !self.has_next(usize::MAX)
+    }
+
+    /// Many pods have equal prices.
+    fn share(&mut self, price: Price) -> Price {
+        let Price::Charge(charge) = price else { return price };
+        self.shared_since_sweep += 1;
+        if self.shared_since_sweep > 1024 + self.charges.len() {
+            self.shared_since_sweep = 0;
+            self.charges.retain(|charge| Arc::strong_count(charge) > 1);
+        }
+        if let Some(known) = self.charges.get(&charge) {
+            return Price::Charge(Arc::clone(known));
+        }
+        self.charges.insert(Arc::clone(&charge));
+        Price::Charge(charge)
+    }
+}
+
+fn halves(hash: u128) -> [u64; 2] {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = hash.to_be_bytes();
+    [u64::from_be_bytes([a, b, c, d, e, f, g, h]), u64::from_be_bytes(rest)]
+}
+
+fn has_any(pods: &BTreeSet<(NamespaceId, PodId)>, namespace: NamespaceId) -> bool {
+    pods.range((namespace, PodId(0))..=(namespace, PodId(u32::MAX))).next().is_some()
+}

@@ -1,0 +1,247 @@
+//! Questions: who has a turn, what is in flight, and what is tried again.
+
+use std::collections::BTreeSet;
+
+use sluice_engine::PodId;
+use sluice_index::NamespaceId;
+
+use super::{Answered, Evaluation, Evaluations, Known, Open, halves};
+use crate::backoff::{backoff_ms, delay_ms};
+use crate::config::Moment;
+use crate::evaluators::{Failed, OnFailure, Price};
+
+/// A pod that has no answer is told of after so long (milliseconds).
+const TOLD_MS: u64 = 2_000;
+/// So long a pod that runs keeps its namespace paused (milliseconds).
+const PAUSED_MS: u64 = 30_000;
+/// So long evaluators must not have worked before pods are counted natively (milliseconds).
+const NATIVE_MS: u64 = 10_000;
+/// After the first failure a pod is asked about again after so long (milliseconds).
+const RETRY_MS: u64 = 1_000;
+/// Questions about pods that failed before, at a time.
+const FAILING_AT_A_TIME: usize = 1;
+
+impl Evaluations {
+    /// The content of the pod has to have an answer.
+    pub fn ask(&mut self, id: PodId, namespace: NamespaceId, is_waiting: bool, now: Moment) {
+        if matches!(self.of(id), Evaluation::Current(_)) {
+            self.close(id);
+            return;
+        }
+        let revision = self.revision;
+        let is_answered =
+            self.get(id).is_some_and(|known| known.answered == revision && known.last.is_some());
+        let is_known = self.is_readable(id);
+        let open = self.open.entry(id).or_insert_with(|| Open {
+            namespace,
+            since_ms: now.mono_ms,
+            is_waiting,
+            serial: None,
+            has_turn: false,
+            failures: 0,
+            failure: None,
+            retry_ms: 0,
+            is_told: false,
+            has_expired: false,
+            is_native: false,
+        });
+        open.is_waiting = is_waiting;
+        if !is_waiting && !is_answered {
+            self.unanswered.insert((namespace, id));
+            if open.failure.is_none() && !open.has_expired {
+                self.pending.insert((namespace, id));
+            }
+        }
+        if is_known && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms {
+            open.has_turn = true;
+            let turns = match (open.failures, is_waiting) {
+                (0, true) => &mut self.waiting,
+                (0, false) => &mut self.running,
+                _ => &mut self.failing,
+            };
+            turns.push(namespace, id);
+        }
+        self.arm(id);
+    }
+
+    /// Whether the content of the pod is known.
+    fn is_readable(&self, id: PodId) -> bool {
+        self.get(id).is_some_and(|known| known.read == self.revision && !known.is_stale)
+    }
+
+    fn arm(&mut self, id: PodId) {
+        let Some(open) = self.open.get(&id) else { return };
+        // One whose content is not known is asked about when it is.
+        let is_retried = self.is_readable(id) && open.serial.is_none() && !open.has_turn && open.failures > 0;
+        let told = (!open.is_told).then_some(open.since_ms + TOLD_MS);
+        let expires = (!open.has_expired).then_some(open.since_ms + PAUSED_MS);
+        let due = is_retried.then_some(open.retry_ms).into_iter().chain(told).chain(expires).min();
+        match due {
+            Some(due) => self.later.set(id, due),
+            None => self.later.cancel(&id),
+        }
+    }
+
+    /// The pod is not asked about, for now or any more.
+    pub fn close(&mut self, id: PodId) {
+        let Some(open) = self.open.remove(&id) else { return };
+        self.later.cancel(&id);
+        self.unanswered.remove(&(open.namespace, id));
+        self.end_pending(open.namespace, id);
+    }
+
+    fn end_pending(&mut self, namespace: NamespaceId, id: PodId) {
+        if self.pending.remove(&(namespace, id)) && !self.is_pending(namespace) {
+            self.ended.push(namespace);
+        }
+    }
+
+    /// The pod is gone.
+    pub fn forget(&mut self, id: PodId) {
+        self.close(id);
+        if let Some(known) = self.known.get_mut(id.0 as usize) {
+            *known = Known::default();
+        }
+    }
+
+    /// The next pod to ask about, at most `at_a_time`.
+    pub fn next(&mut self, at_a_time: usize) -> Option<PodId> {
+        if self.in_flight.len() >= at_a_time {
+            return None;
+        }
+        let failing = self.in_flight.values().filter(|(_, has_failed)| *has_failed).count();
+        let may_fail = failing < FAILING_AT_A_TIME;
+        let failing = if may_fail { self.failing.pop(|_| true) } else { None };
+        let (_, id) =
+            failing.or_else(|| self.waiting.pop(|_| true)).or_else(|| self.running.pop(|_| true))?;
+        if let Some(open) = self.open.get_mut(&id) {
+            open.has_turn = false;
+        }
+        Some(id)
+    }
+
+    /// Whether [`Self::next`] has one, or something else is to be done at once.
+    pub fn has_next(&self, at_a_time: usize) -> bool {
+        let may_fail =
+            self.in_flight.values().filter(|(_, has_failed)| *has_failed).count() < FAILING_AT_A_TIME;
+        let has_turn = self.waiting.has_one(|_| true)
+            || self.running.has_one(|_| true)
+            || may_fail && self.failing.has_one(|_| true);
+        has_turn && self.in_flight.len() < at_a_time || !self.ended.is_empty() || !self.looks.is_empty()
+    }
+
+    /// The question about the pod is sent: its hash and the serial; `None` if there is nothing to ask.
+    pub fn begin(&mut self, id: PodId) -> Option<(u128, u64)> {
+        let known = self.known.get(id.0 as usize).filter(|it| it.read == self.revision && !it.is_stale)?;
+        let open = self.open.get_mut(&id).filter(|open| open.serial.is_none())?;
+        self.last_serial += 1;
+        open.serial = Some(self.last_serial);
+        self.in_flight.insert(self.last_serial, (id, open.failures > 0));
+        let [high, low] = known.hash;
+        let hash = u128::from(high) << 64 | u128::from(low);
+        let serial = self.last_serial;
+        self.arm(id);
+        Some((hash, serial))
+    }
+
+    /// The question is answered.
+    pub fn answered(
+        &mut self,
+        serial: u64,
+        hash: u128,
+        answer: Result<Price, Failed>,
+        now: Moment,
+    ) -> Answered {
+        let Some((id, _)) = self.in_flight.remove(&serial) else { return Answered::Dropped };
+        let Some(open) = self.open.get_mut(&id).filter(|open| open.serial == Some(serial)) else {
+            return Answered::Dropped;
+        };
+        open.serial = None;
+        let (namespace, is_waiting) = (open.namespace, open.is_waiting);
+        if self.get(id).is_none_or(|known| known.hash != halves(hash)) {
+            self.ask(id, namespace, is_waiting, now);
+            return Answered::Dropped;
+        }
+        match answer {
+            Ok(price) => {
+                let (price, revision) = (self.share(price), self.revision);
+                if let Some(known) = self.slot(id) {
+                    (known.last, known.answered, known.is_current) = (Some(price), revision, true);
+                }
+                // It stays open as long as its content is not known.
+                self.ask(id, namespace, is_waiting, now);
+                self.unanswered.remove(&(namespace, id));
+                self.end_pending(namespace, id);
+                Answered::Priced
+            }
+            Err(Failed { text, retry }) => {
+                if let Some(open) = self.open.get_mut(&id) {
+                    open.failures = open.failures.saturating_add(1);
+                    open.failure = Some(text);
+                    let wait = match retry {
+                        Some(_) => delay_ms(retry, open.failures),
+                        None => backoff_ms(RETRY_MS, open.failures),
+                    };
+                    open.retry_ms = now.mono_ms + wait;
+                }
+                self.end_pending(namespace, id);
+                self.arm(id);
+                Answered::Failed
+            }
+        }
+    }
+
+    /// Looks at what is due. Returns the pods of which is to be told, and whether pods are counted natively or evaluated
+    /// from now on in place of the other.
+    pub fn pass_time(&mut self, now: Moment) -> (Vec<PodId>, bool) {
+        let mut told = Vec::new();
+        while let Some(id) = self.later.pop_due(now.mono_ms) {
+            let Some(open) = self.open.get_mut(&id) else { continue };
+            if !open.is_told && open.since_ms + TOLD_MS <= now.mono_ms {
+                open.is_told = true;
+                told.push(id);
+            }
+            let (namespace, is_waiting) = (open.namespace, open.is_waiting);
+            if !open.has_expired && open.since_ms + PAUSED_MS <= now.mono_ms {
+                open.has_expired = true;
+                self.end_pending(namespace, id);
+            }
+            self.ask(id, namespace, is_waiting, now);
+        }
+        let is_native = self.config().is_some_and(|it| it.on_failure == OnFailure::CountNatively)
+            && self.broken_since_ms.is_some_and(|since| since + NATIVE_MS <= now.mono_ms);
+        (told, std::mem::replace(&mut self.is_native, is_native) != is_native)
+    }
+
+    /// Of the monotonic clock (milliseconds).
+    pub fn next_due_ms(&self) -> Option<u64> {
+        let native = self.broken_since_ms.filter(|_| !self.is_native).map(|since| since + NATIVE_MS);
+        let counts = self.config().is_some_and(|it| it.on_failure == OnFailure::CountNatively);
+        self.later.next().into_iter().chain(native.filter(|_| counts)).min()
+    }
+
+    /// Evaluators work, or do not. When they work again all that failed are asked about at once. Returns the namespaces
+    /// whose sums are not complete before that is answered: a failure has ended their pause, as at a start before
+    /// the evaluator's.
+    pub fn set_broken(&mut self, is_broken: bool, now: Moment) -> BTreeSet<NamespaceId> {
+        if self.broken_since_ms.is_some() == is_broken {
+            return BTreeSet::new();
+        }
+        self.broken_since_ms = is_broken.then_some(now.mono_ms);
+        if is_broken {
+            return BTreeSet::new();
+        }
+        let failed: Vec<PodId> =
+            self.open.iter().filter(|(_, open)| open.failures > 0).map(|(id, _)| *id).collect();
+        for id in failed {
+            let Some(open) = self.open.get_mut(&id) else { continue };
+            (open.retry_ms, open.failures) = (now.mono_ms, 0);
+            let (namespace, is_waiting) = (open.namespace, open.is_waiting);
+            if !is_waiting {
+                (open.failure, open.since_ms, open.has_expired) = (None, now.mono_ms, false);
+            }
+            self.ask(id, namespace, is_waiting, now);
+        }
+        self.pending.iter().map(|(namespace, _)| *namespace).collect()
+    }
+}

@@ -1,0 +1,57 @@
+//! Whatever evaluators say or do not say, when, and to whom: no more is released than fits by the answers that were given,
+//! and nothing that fits is forgotten.
+
+use proptest::prelude::*;
+
+use super::server::Kind;
+use super::step::{Step, Trouble, answers, crashes, deliveries, waits};
+use super::world::{SHARED, Setting, TEAM, World};
+
+fn steps(setting: &'static Setting) -> impl Strategy<Value = Vec<Step>> {
+    let namespaces = u8::try_from(setting.namespaces.len()).unwrap();
+    let pod = move || (0..namespaces, 0..setting.pods.min(5));
+    let kinds: &[Kind] = &[Kind::Pod, Kind::Quota, Kind::ClusterQuota, Kind::Charge];
+    let step = prop_oneof![
+        8 => (pod(), 1..30u64, 0..2i32).prop_map(|(pod, size, priority)| Step::Create(pod, size * 20, priority)),
+        4 => (pod(), 1..30u64).prop_map(|(pod, price)| Step::Relabel(pod, price * 50)),
+        2 => pod().prop_map(Step::Delete),
+        1 => pod().prop_map(Step::Finish),
+        1 => pod().prop_map(Step::Touch),
+        24 => answers(),
+        4 => any::<u8>().prop_map(Step::Execute),
+        16 => deliveries(kinds),
+        12 => deliveries(&[Kind::Pod]),
+        1 => any::<u8>().prop_map(|replica| Step::Relist(replica, Kind::Pod)),
+        1 => any::<u8>().prop_map(Step::Policy),
+        3 => crashes(),
+        5 => waits(),
+    ];
+    proptest::collection::vec(step, 20..250)
+}
+
+fn run(setting: &'static Setting, trouble: Trouble, steps: &[Step]) {
+    let mut world = World::new(setting, trouble).evaluate();
+    for step in steps {
+        world.step(step);
+    }
+    world.calm_down();
+    world.price_as_leader();
+    world.check_end();
+}
+
+proptest! {
+    #[test]
+    fn two_leaders_release_what_fits_by_the_answers(steps in steps(&TEAM)) {
+        run(&TEAM, Trouble::TwoLeaders, &steps);
+    }
+
+    #[test]
+    fn successive_leaders_release_what_fits_by_the_answers(steps in steps(&TEAM)) {
+        run(&TEAM, Trouble::Expiry, &steps);
+    }
+
+    #[test]
+    fn leaders_release_what_fits_into_a_cluster_quota_by_the_answers(steps in steps(&SHARED)) {
+        run(&SHARED, Trouble::TwoLeaders, &steps);
+    }
+}

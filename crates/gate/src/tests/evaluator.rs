@@ -1,0 +1,170 @@
+//! The evaluators of a run: slow, silent, wrong, forgetful, and different in each replica.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use serde_json::Value;
+use sluice_engine::{Amount, Charge, Resource};
+use sluice_index::Gates;
+
+use super::server::{CPU, Kind, Server, is_gated, pod_milli, uid};
+use super::step::Fault;
+use super::world::World;
+use crate::{Evaluate, EvaluatorsConfig, Failed, OnFailure, Outcome, Price, Release, Selection, State};
+
+/// A replica decides although pods of it have no answer after so long (milliseconds).
+const PAUSED_MS: u64 = 30_000;
+
+pub fn config() -> Arc<EvaluatorsConfig> {
+    let evaluators = vec![("sizes".into(), Selection::default())];
+    Arc::new(EvaluatorsConfig { evaluators, on_failure: OnFailure::Hold })
+}
+
+/// The content of a pod: all but its gates and versions.
+pub fn content_of(pod: &Value) -> u128 {
+    let mut hasher = DefaultHasher::new();
+    let parts = [&pod["metadata"]["labels"], &pod["spec"]["containers"], &pod["status"]];
+    parts.map(Value::to_string).hash(&mut hasher);
+    u128::from(hasher.finish()) << 32 | 1
+}
+
+/// What is known of the evaluators of a run.
+#[derive(Debug, Default)]
+pub struct Evaluators {
+    /// The least that was ever answered, by uid and content, in thousandths of a CPU.
+    given: BTreeMap<(String, u128), u64>,
+    /// Of each replica: when it began to ask, for the last time, and about which pods it was answered, or was told why not.
+    asked: BTreeMap<usize, (u64, BTreeSet<String>)>,
+    /// How often the rules of each replica's evaluator have changed.
+    policies: BTreeMap<usize, u64>,
+}
+
+impl Evaluators {
+    /// The replica knows nothing of what was answered.
+    pub fn forget(&mut self, replica: usize, now_ms: u64) {
+        self.asked.insert(replica, (now_ms, BTreeSet::new()));
+    }
+
+    /// What the evaluator of a replica says of a pod: another one says something else.
+    fn price(&self, replica: usize, pod: &Value) -> u64 {
+        let label = pod["metadata"]["labels"]["price"].as_str().map(|text| text.parse().unwrap());
+        let policy = self.policies.get(&replica).copied().unwrap_or_default();
+        let other = (content_of(pod) >> 40) as u64 + replica as u64 + policy;
+        label.unwrap_or_else(|| 2 * pod_milli(pod)) + 150 * (other % 3)
+    }
+
+    /// No pod is released before all that run in its namespace are answered by the rules of now.
+    pub fn check_sums(&self, replica: usize, state: &State, release: &Release, now_ms: u64) {
+        let Some((since_ms, answered)) = self.asked.get(&replica) else { return };
+        let (pods, namespaces, _) = state.index();
+        let namespace = namespaces.id(&release.namespace).unwrap();
+        if now_ms >= since_ms + PAUSED_MS || namespaces.get(namespace).unwrap().quotas().is_empty() {
+            return;
+        }
+        for (_, pod) in pods.iter().filter(|(_, pod)| pod.namespace == namespace && !pod.is_over()) {
+            let is_known = pod.gates != Gates::None || answered.contains(&pod.uid.to_string());
+            assert!(is_known, "{release:?} goes although there is no answer about {}", pod.name);
+        }
+    }
+}
+
+impl World {
+    /// From now on an evaluator says what pods take.
+    pub fn evaluate(mut self) -> Self {
+        self.server.prices = Some(BTreeMap::new());
+        for replica in 0..self.replicas.len() {
+            self.change_policy(replica);
+        }
+        self.deliver_all();
+        self
+    }
+
+    /// The evaluator of a replica follows other rules, and all is asked anew.
+    pub fn change_policy(&mut self, replica: usize) {
+        let now = self.moment();
+        *self.evaluators.policies.entry(replica).or_default() += 1;
+        self.evaluators.forget(replica, self.now_ms);
+        self.replicas[replica].state.follow_evaluators(Some(config()), now);
+        self.replicas[replica].relist(&self.server, Kind::Pod);
+    }
+
+    pub fn evaluated(&mut self, replica: usize, question: &Evaluate, fault: Fault) -> Outcome {
+        let Evaluate { pod, hash, serial, .. } = *question;
+        let name = question.uid.to_string();
+        if let Some((_, answered)) = self.evaluators.asked.get_mut(&replica) {
+            answered.insert(name.clone());
+        }
+        let is_it = |object: &&Value| uid(object) == name && content_of(object) == hash;
+        let pods = self.server.log.iter().rev().filter(|change| change.kind == Kind::Pod);
+        let found = pods.map(|change| &change.object).find(is_it);
+        let answer = match (found, fault) {
+            (Some(object), Fault::None) => {
+                let milli_cpu = self.evaluators.price(replica, object);
+                let given = self.evaluators.given.entry((name.clone(), hash)).or_insert(milli_cpu);
+                *given = milli_cpu.min(*given);
+                if let Some(price) = self.server.prices.as_mut().and_then(|prices| prices.get_mut(&name)) {
+                    // A leader may take the pod for this from now on.
+                    *price = milli_cpu.min(*price);
+                }
+                let amount = Amount::from_nanos(i128::from(milli_cpu) * 1_000_000);
+                let pairs = [(Resource::from_quota_key(CPU), amount), (Resource::Pods, Amount::ONE)];
+                Ok(Price::Charge(Arc::new(Charge::from_pairs(pairs))))
+            }
+            _ => Err(Failed { text: "sizes did not answer".into(), retry: None }),
+        };
+        Outcome::Evaluated { pod, uid: question.uid.clone(), hash, serial, answer }
+    }
+
+    /// A pod that was released takes what was answered about just what it is.
+    pub fn price_released(&mut self, release: &Release) {
+        let Some(prices) = &mut self.server.prices else { return };
+        let name = release.uid.to_string();
+        let mut pods = self.server.objects.iter().filter(|(key, _)| key.0 == Kind::Pod);
+        let Some((key, pod)) = pods.find(|(_, pod)| uid(pod) == name) else { return };
+        if is_gated(pod) || prices.contains_key(&name) {
+            return;
+        }
+        let quotas = self.setting.quotas.iter();
+        let has_quota =
+            quotas.map(|(kind, namespace, name, _)| (*kind, (*namespace).to_owned(), (*name).to_owned()));
+        let namespace = key.1.clone();
+        let given = self.evaluators.given.get(&(name.clone(), content_of(pod))).copied();
+        let mut about = has_quota;
+        let is_charged = about.any(|quota| server_is_about(&self.server.objects, &quota, &namespace));
+        assert!(given.is_some() || !is_charged, "{release:?} was released without an answer about it");
+        self.server.prices.as_mut().unwrap().insert(name, given.unwrap_or_default());
+    }
+
+    /// What the leader takes all pods for when everything is answered.
+    pub fn price_as_leader(&mut self) {
+        let Some(leader) = self.replicas.iter().position(|replica| replica.leads) else { return };
+        if self.server.prices.is_some() {
+            let pods = self.server.all(Kind::Pod, "");
+            let price = |(_, pod): (_, &Value)| (uid(pod).to_owned(), self.evaluators.price(leader, pod));
+            self.server.prices = Some(pods.map(price).collect());
+        }
+    }
+}
+
+/// Whether a quota is about pods of a namespace, as [`Server::is_about`].
+fn server_is_about(
+    objects: &BTreeMap<super::server::Key, Value>,
+    quota: &super::server::Key,
+    namespace: &str,
+) -> bool {
+    match quota.0 {
+        Kind::Quota => quota.1 == namespace,
+        _ => objects
+            .get(&(Kind::Namespace, String::new(), namespace.to_owned()))
+            .is_some_and(|known| known["metadata"]["labels"]["quota"] == "shared"),
+    }
+}
+
+impl Server {
+    /// What a pod takes by what is answered, in thousandths of a CPU.
+    pub fn size_of(&self, pod: &Value) -> u64 {
+        let priced = self.prices.as_ref().and_then(|prices| prices.get(uid(pod)));
+        priced.copied().unwrap_or_else(|| pod_milli(pod))
+    }
+}

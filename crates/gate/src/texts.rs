@@ -1,0 +1,77 @@
+//! The JSON of pods that are about to be evaluated.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use sluice_engine::Uid;
+
+/// How much is kept (bytes). What is dropped is read from the API server when it is needed.
+pub const MOST_BYTES: usize = 4 << 20;
+
+/// What is sent of pods, by uid and hash; the oldest are dropped first.
+///
+/// Invariant: both maps have the same pods, and `bytes` is the length of all texts, at most [`MOST_BYTES`].
+#[derive(Debug, Default)]
+pub struct Texts {
+    by_age: BTreeMap<u64, (Uid, u128, Bytes)>,
+    numbers: HashMap<Uid, u64>,
+    bytes: usize,
+    last: u64,
+}
+
+impl Texts {
+    /// Keeps the text in place of an earlier one of the pod.
+    pub fn keep(&mut self, pod: Uid, hash: u128, text: Bytes) {
+        self.forget(&pod);
+        if text.len() > MOST_BYTES {
+            return;
+        }
+        self.last += 1;
+        self.bytes += text.len();
+        self.numbers.insert(pod.clone(), self.last);
+        self.by_age.insert(self.last, (pod, hash, text));
+        while self.bytes > MOST_BYTES
+            && let Some((_, (pod, _, text))) = self.by_age.pop_first()
+        {
+            self.numbers.remove(&pod);
+            self.bytes -= text.len();
+        }
+    }
+
+    /// The text of the pod with this hash, if it is kept.
+    pub fn get(&self, pod: &Uid, hash: u128) -> Option<Bytes> {
+        let (_, known, text) = self.by_age.get(self.numbers.get(pod)?)?;
+        (*known == hash).then(|| text.clone())
+    }
+
+    /// The text of the pod is not needed any more.
+    pub fn forget(&mut self, pod: &Uid) {
+        let Some(number) = self.numbers.remove(pod) else { return };
+        if let Some((_, _, text)) = self.by_age.remove(&number) {
+            self.bytes -= text.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_go_first_and_memory_is_bounded() {
+        let mut texts = Texts::default();
+        let uid = |n: usize| Uid::parse(&format!("pod-{n}"));
+        let mebibyte = || Bytes::from(vec![b' '; 1 << 20]);
+        for n in 0..6 {
+            texts.keep(uid(n), 7, mebibyte());
+        }
+        let kept: Vec<usize> = (0..6).filter(|n| texts.get(&uid(*n), 7).is_some()).collect();
+        assert_eq!((kept, texts.bytes), (vec![2, 3, 4, 5], MOST_BYTES));
+        texts.keep(uid(2), 8, mebibyte());
+        assert!(texts.get(&uid(2), 7).is_none() && texts.get(&uid(2), 8).is_some());
+        texts.forget(&uid(3));
+        texts.keep(uid(9), 7, Bytes::from(vec![b' '; MOST_BYTES + 1]));
+        assert!(texts.get(&uid(9), 7).is_none());
+        assert_eq!((texts.bytes, texts.by_age.len(), texts.numbers.len()), (3 << 20, 3, 3));
+    }
+}

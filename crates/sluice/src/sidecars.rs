@@ -1,0 +1,266 @@
+//! Evaluators beside the controller: programs in containers of its pod that say what pods take.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use prometheus_client::registry::Registry;
+use sluice_evaluators::{Config, EvaluatorState, Evaluators, OtherPods, Question, Verdict};
+use sluice_gate::{
+    AskEvaluators, EvaluatorQuestion, EvaluatorsConfig, Failed, Gate, MOST_EVALUATORS, OnFailure, Price,
+    Selection,
+};
+use sluice_runtime::health::Checks;
+use sluice_runtime::shutdown::Tasks;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// Flags about evaluators.
+#[derive(Debug, clap::Args)]
+pub struct SidecarArgs {
+    /// An evaluator that says what pods take, by application-aware-quota's protocol, and the directory of its socket; may be
+    /// given more than once. No pod goes before each of them has answered
+    #[arg(long = "evaluator", value_name = "NAME=DIRECTORY")]
+    evaluators: Vec<Named>,
+    /// What becomes of waiting pods when evaluators have not worked for ten seconds: they are held, or charged what
+    /// Kubernetes counts
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = WhenBroken::Hold)]
+    evaluator_failure: WhenBroken,
+}
+
+/// Value of `--evaluator-failure`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum WhenBroken {
+    Hold,
+    CountNatively,
+}
+
+/// Value of `--evaluator`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Named {
+    name: Arc<str>,
+    directory: PathBuf,
+}
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, directory) = text.split_once('=').ok_or("expected NAME=DIRECTORY")?;
+        let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let is_name = (1..=63).contains(&name.len()) && name.chars().all(is_word);
+        if !is_name || name.starts_with('-') || name.ends_with('-') {
+            return Err(format!(
+                "the name {name:?} is none of a container: 1 to 63 lower case letters, digits and hyphens"
+            ));
+        }
+        let directory = Path::new(directory);
+        if !directory.is_absolute() {
+            return Err(format!("the directory {} does not begin with /", directory.display()));
+        }
+        Ok(Self { name: name.into(), directory: directory.into() })
+    }
+}
+
+/// The evaluators of a controller.
+pub struct Sidecars {
+    evaluators: Arc<Evaluators>,
+    config: Arc<EvaluatorsConfig>,
+}
+
+impl SidecarArgs {
+    /// Looks for the evaluators from now on; `None`: there are to be none, and they cost nothing.
+    ///
+    /// # Errors
+    /// When two have one name or one directory, or there are too many.
+    pub fn start(&self, metrics: &mut Registry) -> anyhow::Result<Option<Sidecars>> {
+        let all = &self.evaluators;
+        if all.is_empty() {
+            return Ok(None);
+        }
+        anyhow::ensure!(
+            all.len() <= MOST_EVALUATORS,
+            "--evaluator is given {} times: at most {MOST_EVALUATORS} evaluators are asked",
+            all.len()
+        );
+        for (place, named) in all.iter().enumerate() {
+            let is_same = |other: &&Named| other.name == named.name || other.directory == named.directory;
+            if let Some(other) = all.iter().take(place).find(is_same) {
+                let [one, two] = [other, named].map(|it| format!("{}={}", it.name, it.directory.display()));
+                anyhow::bail!("--evaluator {one} and {two}: each needs a name and a directory of its own");
+            }
+        }
+        let configs = all.iter().map(|named| Config::new(Arc::clone(&named.name), &named.directory));
+        let evaluators = Arc::new(Evaluators::new(configs.collect()));
+        evaluators.metrics().register(metrics);
+        let on_failure = match self.evaluator_failure {
+            WhenBroken::Hold => OnFailure::Hold,
+            WhenBroken::CountNatively => OnFailure::CountNatively,
+        };
+        let evaluated = all.iter().map(|named| (Arc::clone(&named.name), Selection::default())).collect();
+        let config = Arc::new(EvaluatorsConfig { evaluators: evaluated, on_failure });
+        Ok(Some(Sidecars { evaluators, config }))
+    }
+}
+
+impl Sidecars {
+    /// Has the gate ask them.
+    pub fn asker(&self) -> Arc<dyn AskEvaluators> {
+        Arc::new(Asker(Arc::clone(&self.evaluators)))
+    }
+
+    /// Tells of each in the answer of `/readyz`. None of them keeps the controller from being ready.
+    pub fn tell(&self, ready: &Checks) {
+        let states = self.evaluators.follow();
+        ready.tell("evaluators", move || summary(&states.borrow()));
+    }
+
+    /// Has the gate follow whether they work.
+    pub fn spawn(self, tasks: &mut Tasks, gate: &Gate, cancel: &CancellationToken) {
+        let Self { evaluators, config } = self;
+        let (configured, configs) = watch::channel(Some(config));
+        let following = gate.clone().follow_evaluators(configs, cancel.clone());
+        tasks.spawn("evaluators", async move {
+            following.await;
+            drop(configured);
+            Ok::<_, Infallible>(())
+        });
+        let (gate, cancel) = (gate.clone(), cancel.clone());
+        let states = evaluators.follow();
+        tasks.spawn("states of evaluators", async move {
+            // Whoever is asked lives as long as this.
+            let _evaluators = evaluators;
+            cancel.run_until_cancelled(follow_states(states, &gate)).await;
+            Ok::<_, Infallible>(())
+        });
+    }
+}
+
+async fn follow_states(mut states: watch::Receiver<Vec<EvaluatorState>>, gate: &Gate) {
+    let mut told = Vec::new();
+    loop {
+        let now = states.borrow_and_update().clone();
+        for (place, state) in now.iter().enumerate() {
+            let before = told.get(place).and_then(EvaluatorState::failure);
+            match state.failure() {
+                Some(failure) if before.as_ref() != Some(&failure) => {
+                    tracing::warn!(evaluator = %state.name, why = %failure, "evaluator does not work");
+                }
+                None if before.is_some() && state.is_ready() => {
+                    tracing::info!(evaluator = %state.name, "evaluator works");
+                }
+                _ => {}
+            }
+        }
+        gate.on_evaluators_broken(now.iter().any(|state| state.failure().is_some()));
+        told = now;
+        if states.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+fn summary(states: &[EvaluatorState]) -> String {
+    let one = |state: &EvaluatorState| match state.failure() {
+        Some(failure) => format!("{} {failure}", state.name),
+        None if state.is_ready() => format!("{} answers", state.name),
+        None => format!("{} is looked for", state.name),
+    };
+    states.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+struct Asker(Arc<Evaluators>);
+
+impl AskEvaluators for Asker {
+    fn ask(&self, question: EvaluatorQuestion) -> BoxFuture<'static, Result<Price, Failed>> {
+        let EvaluatorQuestion { uid, namespace, hash, pod_json, is_waiting, native } = question;
+        let question = Question {
+            uid: uid.to_string().into(),
+            namespace,
+            hash,
+            pod_json,
+            other_pods: OtherPods::default(),
+            is_waiting,
+            native,
+        };
+        let answer = self.0.ask(question);
+        async move {
+            match answer.await {
+                Ok(Verdict::Charge(charge)) => Ok(Price::Charge(charge)),
+                Ok(Verdict::NoMatch) => Ok(Price::NoMatch),
+                Err(why) => Err(Failed { text: why.to_string().into(), retry: None }),
+            }
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_manifests::{AskedOfPods, InstallOptions, operand_objects};
+
+    use super::*;
+
+    #[test]
+    fn wrong_values_are_refused_with_the_remedy() {
+        let name = |name: &str| {
+            format!(
+                "the name {name:?} is none of a container: 1 to 63 lower case letters, digits and hyphens"
+            )
+        };
+        for (text, said) in [
+            ("license", "expected NAME=DIRECTORY".to_owned()),
+            ("=/run/a", name("")),
+            ("A=/run/a", name("A")),
+            ("a-=/run/a", name("a-")),
+            ("a=run/a", "the directory run/a does not begin with /".to_owned()),
+        ] {
+            assert_eq!(text.parse::<Named>(), Err(said));
+        }
+    }
+
+    /// Whatever an `AAQ` names, the controller that is rendered for it starts.
+    #[tokio::test]
+    async fn what_is_rendered_is_taken() {
+        let named = |n: usize| serde_json::json!({ "name": format!("e{n}"), "image": "i" });
+        let mut containers: Vec<serde_json::Value> = (0..20).map(named).collect();
+        containers[0] = serde_json::json!({});
+        containers[1]["name"] = "refused-0".into();
+        containers[2]["name"] = "e3".into();
+        let asked = AskedOfPods { sidecars: containers.into(), ..AskedOfPods::default() };
+        let objects = operand_objects(&InstallOptions::default(), &asked);
+        let pods = objects.iter().filter(|it| it["metadata"]["name"] == sluice_api::names::CONTROLLER);
+        let args = pods.filter_map(|it| it["spec"]["template"]["spec"]["containers"][0]["args"].as_array());
+        let args: Vec<&str> = args.flatten().filter_map(serde_json::Value::as_str).collect();
+        let evaluators: Vec<Named> =
+            args.iter().filter_map(|arg| arg.strip_prefix("--evaluator=")?.parse().ok()).collect();
+        assert_eq!(evaluators.len(), MOST_EVALUATORS);
+        let args = SidecarArgs { evaluators, evaluator_failure: WhenBroken::Hold };
+        args.start(&mut Registry::default()).unwrap();
+    }
+
+    #[tokio::test]
+    async fn each_has_a_name_and_a_directory_of_its_own() {
+        let started = |values: &[&str]| {
+            let evaluators = values.iter().map(|value| value.parse().unwrap()).collect();
+            let args = SidecarArgs { evaluators, evaluator_failure: WhenBroken::Hold };
+            args.start(&mut Registry::default()).map(|it| it.is_some()).map_err(|error| error.to_string())
+        };
+        assert_eq!(started(&[]), Ok(false));
+        assert_eq!(started(&["a=/run/a", "b=/run/b"]), Ok(true));
+        for (two, said) in [
+            (["a=/run/a", "a=/run/b"], "--evaluator a=/run/a and a=/run/b"),
+            (["a=/run/a", "b=/run/a"], "--evaluator a=/run/a and b=/run/a"),
+        ] {
+            let said = format!("{said}: each needs a name and a directory of its own");
+            assert_eq!(started(&two), Err(said));
+        }
+        let many: Vec<String> = (0..17).map(|n| format!("e{n}=/run/{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let said = "--evaluator is given 17 times: at most 16 evaluators are asked".to_owned();
+        assert_eq!(started(&many), Err(said));
+    }
+}

@@ -1,0 +1,179 @@
+//! A sidecar evaluator beside the controller says what pods take. The sidecar is a stand-in for one that was built with
+//! application-aware-quota's library: pods with the label `label-app` take twice what Kubernetes counts.
+
+use std::path::{Path, PathBuf};
+
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+use sluice_api::names;
+use sluice_e2e::metrics::Samples;
+use sluice_e2e::objects::is_held;
+use sluice_e2e::{Running, Setup};
+use sluice_testbed::{Bed, Program, artifacts, wait};
+
+use crate::context::{SOON, idle_bed};
+use crate::pods::pod;
+use crate::team::Team;
+
+const LABEL: &str = "label-app";
+
+/// A cluster whose controller asks an evaluator with a socket in this directory.
+async fn evaluated<'b>(bed: &'b Bed, further: &[&str]) -> (Running<'b>, PathBuf) {
+    let directory = bed.dir().join("evaluator");
+    std::fs::create_dir_all(&directory).unwrap();
+    let mut controller_args = vec![format!("--evaluator=label={}", directory.display())];
+    controller_args.extend(further.iter().map(|&arg| arg.to_owned()));
+    let running = Running::on(bed, Setup { controller_args, ..Setup::default() }).await.unwrap();
+    (running, directory)
+}
+
+async fn start(bed: &Bed, directory: &Path, name: &str) -> Program {
+    let program = tokio::task::spawn_blocking(artifacts::evaluator).await.unwrap().unwrap();
+    let args = ["--dir".into(), directory.as_os_str().to_owned()];
+    bed.program(name, program, args, []).unwrap()
+}
+
+async fn kill(program: &Program) {
+    program.kill();
+    program.wait().await;
+}
+
+impl Team {
+    async fn labelled(&self, name: &str, cpu: &str) {
+        let mut labelled = pod(name);
+        labelled["metadata"]["labels"] = json!({ LABEL: "" });
+        labelled["spec"]["containers"][0]["resources"] = json!({ "requests": { "cpu": cpu } });
+        let answer = self.create(&labelled).await;
+        assert!(answer.is_ok(), "{answer:?}");
+    }
+
+    /// What was told of a held pod, once it begins so.
+    async fn until_told(&self, name: &str, reason: &str, begins: &str) -> String {
+        let events: kube::Api<k8s_openapi::api::events::v1::Event> =
+            kube::Api::namespaced(self.client.clone(), &self.namespace.name);
+        let told = || async {
+            let all = events.list(&ListParams::default()).await.ok()?.items;
+            let is_it = |event: &k8s_openapi::api::events::v1::Event| {
+                let about = event.regarding.as_ref().and_then(|it| it.name.as_deref());
+                event.reason.as_deref() == Some(reason) && about == Some(name)
+            };
+            all.into_iter().filter(is_it).filter_map(|event| event.note).find(|note| note.starts_with(begins))
+        };
+        wait::eventually(SOON, told, &format!("an event {reason} about {name}")).await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_it_says_is_charged_and_without_it_new_pods_are_held() {
+    let bed = idle_bed().await;
+    let (_running, directory) = evaluated(&bed, &[]).await;
+    let team = Team::plain(&bed, "evaluated").await;
+    team.quota("compute", &[("requests.cpu", "1")]).await;
+
+    // Nobody is there to ask yet.
+    team.labelled("first", "200m").await;
+    let note = team.until_told("first", "NotEvaluated", "held: ").await;
+    let said = "held: evaluator label is not there: its directory holds no socket, see whether its container runs; \
+                evaluators (label) say what the pod takes, and no pod goes without an answer";
+    assert_eq!(note, said);
+
+    let sidecar = start(&bed, &directory, "sidecar").await;
+    team.until_released("first").await;
+    team.until_used("compute", "requests.cpu", "400m").await;
+    // The evaluator does not match it: it takes what Kubernetes counts.
+    team.pod("plain", &[("cpu", "100m")]).await;
+    team.until_released("plain").await;
+    team.until_used("compute", "requests.cpu", "500m").await;
+    team.labelled("second", "300m").await;
+    let note = team.until_told("second", "QuotaExceeded", "").await;
+    let said = "exceeded quota: compute, requested: requests.cpu=600m, used: requests.cpu=500m, limited: requests.cpu=1";
+    assert_eq!(note, said);
+
+    // Another label of a running pod is another content.
+    let label = json!({ "metadata": { "labels": { LABEL: null } } });
+    team.pods.patch("first", &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+    team.until_released("second").await;
+    team.until_used("compute", "requests.cpu", "900m").await;
+
+    // What runs stays charged while nobody answers, and new pods are held whatever room there is.
+    kill(&sidecar).await;
+    team.pod("late", &[("cpu", "1m")]).await;
+    team.until_told("late", "NotEvaluated", "held: evaluator label is not there: ").await;
+    team.until_used("compute", "requests.cpu", "900m").await;
+    let late = team.pods.get("late").await.unwrap();
+    assert!(is_held(&late));
+    let _sidecar = start(&bed, &directory, "sidecar-again").await;
+    team.until_released("late").await;
+    team.until_used("compute", "requests.cpu", "901m").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resize_is_judged_by_what_it_says_of_the_new_pod() {
+    let bed = idle_bed().await;
+    let (_running, directory) = evaluated(&bed, &[]).await;
+    let sidecar = start(&bed, &directory, "sidecar").await;
+    let team = Team::plain(&bed, "evaluated").await;
+    team.quota("compute", &[("requests.cpu", "1")]).await;
+    team.labelled("web", "200m").await;
+    team.until_released("web").await;
+    team.until_used("compute", "requests.cpu", "400m").await;
+
+    let resize = async |cpu: &str| {
+        let container = json!({ "name": "main", "resources": { "requests": { "cpu": cpu } } });
+        let patch = Patch::Strategic(json!({ "spec": { "containers": [container] } }));
+        let answer: kube::Result<k8s_openapi::api::core::v1::Pod> =
+            team.pods.patch_subresource("resize", "web", &PatchParams::default(), &patch).await;
+        match answer {
+            Ok(_) => None,
+            Err(kube::Error::Api(status)) => Some((status.code, status.message.clone())),
+            Err(error) => panic!("no answer: {error}"),
+        }
+    };
+    let decided = async |cpu: &str| {
+        let answer =
+            async || Some(resize(cpu).await).filter(|it| it.as_ref().is_none_or(|(code, _)| *code != 429));
+        wait::eventually(SOON, answer, "a resize to be decided").await.unwrap()
+    };
+    let (code, words) = decided("501m").await.unwrap();
+    let said = "exceeded quota: compute, requested: requests.cpu=602m, used: requests.cpu=400m, limited: requests.cpu=1";
+    assert!(code == 403 && words.ends_with(said), "{code} {words}");
+    assert_eq!(decided("500m").await, None);
+    team.until_used("compute", "requests.cpu", "1").await;
+
+    kill(&sidecar).await;
+    let silent = async || resize("400m").await.filter(|(code, _)| *code == 429);
+    wait::eventually(SOON, silent, "a resize that nobody judges").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_it_alone_knows_is_counted() {
+    let bed = idle_bed().await;
+    let (_running, directory) = evaluated(&bed, &[]).await;
+    let _sidecar = start(&bed, &directory, "sidecar").await;
+    let team = Team::on(&bed, "licence").await;
+    team.quota("licence", &[("example.com/calls", "1")]).await;
+    // The stand-in says of a pod of this name how many questions it had at once.
+    team.pod("calls", &[]).await;
+    team.until_released("calls").await;
+    team.until_used("licence", "example.com/calls", "1").await;
+    let quota = team.quotas.get("licence").await.unwrap();
+    let conditions = quota.status.unwrap().conditions;
+    assert!(conditions.iter().all(|condition| condition.type_ != names::UNCOUNTED_KEYS), "{conditions:?}");
+}
+
+/// Where an administrator asked for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_are_counted_natively_when_it_has_not_worked_for_ten_seconds() {
+    let bed = idle_bed().await;
+    let (running, directory) = evaluated(&bed, &["--evaluator-failure=count-natively"]).await;
+    let team = Team::on(&bed, "native").await;
+    team.quota("compute", &[("requests.cpu", "1")]).await;
+    team.labelled("web", "200m").await;
+    team.until_released("web").await;
+    team.until_used("compute", "requests.cpu", "200m").await;
+    let samples = Samples::of(&running.controller.admin).await.unwrap();
+    assert_eq!(samples.sum("sluice_evaluator_fail_open_total", &[]), Some(1.0));
+    // Repaired when it is back.
+    let _sidecar = start(&bed, &directory, "sidecar").await;
+    team.until_used("compute", "requests.cpu", "400m").await;
+}
