@@ -28,7 +28,7 @@ impl From<Option<Calculator>> for CountedBy {
 }
 
 impl CountedBy {
-    /// Whether somebody takes this key, which is of kind [`KeyKind::Custom`].
+    /// Whether VMs are charged this key of kind [`KeyKind::Custom`], or evaluators may charge pods it.
     pub(crate) fn takes_custom(self, key: &str) -> bool {
         let is_of_machines = VMI_NAMES.contains(&key.strip_prefix("requests.").unwrap_or(key));
         self.machines.is_some_and(|calculator| calculator.takes(key)) || self.evaluators && !is_of_machines

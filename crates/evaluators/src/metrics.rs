@@ -23,7 +23,7 @@ struct Evaluator {
 
 /// Metrics of evaluators. Cheap to clone; clones count together.
 ///
-/// Questions and breakers are counted here; what becomes of answers is counted by whoever asks.
+/// The client counts questions and breakers. The gate counts pods without an answer.
 #[derive(Debug, Clone)]
 pub struct EvaluatorMetrics {
     requests: Family<Result, Counter>,

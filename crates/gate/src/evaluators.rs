@@ -120,7 +120,7 @@ pub struct EvaluatorQuestion {
     pub hash: u128,
     /// [`PodView::json`].
     pub pod_json: Bytes,
-    /// Whether somebody waits for the answer.
+    /// Whether the pod is held until the answer comes.
     pub is_waiting: bool,
     /// See [`Evaluate::native`].
     pub native: Arc<Charge>,

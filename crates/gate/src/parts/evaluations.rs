@@ -61,7 +61,7 @@ pub enum Evaluation<'e> {
 /// What an answer changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// Nothing: it is about other content, or nobody asks any more.
+    /// Nothing: the pod has other content by now, or the gate has withdrawn the question.
     Dropped,
     /// The pod has a price.
     Priced,

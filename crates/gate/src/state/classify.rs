@@ -7,7 +7,6 @@ use sluice_index::{Gates, NamespaceId, PodRecord};
 use smallvec::SmallVec;
 
 use super::State;
-use super::evaluations::Pricing;
 use crate::config::Moment;
 use crate::stage::{Stage, Stuck};
 
@@ -122,8 +121,8 @@ impl State {
                 return Err(Stage::Stuck(Stuck::Machine(unknown)));
             }
             return match self.price(id, record) {
-                Pricing::Known(_) => Ok(quotas),
-                Pricing::Pending | Pricing::Failed => Err(Stage::Stuck(Stuck::Evaluating)),
+                Some(_) => Ok(quotas),
+                None => Err(Stage::Stuck(Stuck::Evaluating)),
             };
         }
         // What it awaits is decided by the process that leads.

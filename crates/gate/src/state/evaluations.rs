@@ -18,17 +18,6 @@ use crate::parts::evaluations::{Answered, Evaluation};
 use crate::parts::owners::{Owner, Payer};
 use crate::stage::{Stage, Stuck};
 
-/// What is to be charged for a pod.
-#[derive(Clone, Debug)]
-pub(super) enum Pricing {
-    /// This.
-    Known(Payer),
-    /// There is no answer about it yet.
-    Pending,
-    /// There is none, and the question has failed.
-    Failed,
-}
-
 impl State {
     /// From now on these evaluators are asked, or none. No pod of the namespaces that are concerned is released before each
     /// of those that run has an answer of theirs. Returns the number of the configuration: pods have to be seen again, with
@@ -76,45 +65,38 @@ impl State {
         })
     }
 
-    /// What is to be charged for the pod: the one place where that is found.
-    pub(super) fn price(&self, id: PodId, record: &PodRecord) -> Pricing {
+    /// What is to be charged for the pod: the one place where that is found. `None`: evaluators have not said it.
+    pub(super) fn price(&self, id: PodId, record: &PodRecord) -> Option<Payer> {
         if self.is_exempt(record) {
-            return Pricing::Known(Payer::pod(Arc::default()));
+            return Some(Payer::pod(Arc::default()));
         }
         let owned = self.paying_owner(record);
         let native = || owned.clone().unwrap_or_else(|| Payer::pod(Arc::clone(&record.charge)));
         if !self.is_asked_about(id, record) {
-            return Pricing::Known(native());
+            return Some(native());
         }
         let priced = |price: &Price| match (price, &owned) {
             (Price::Charge(charge), None) => Payer::pod(Arc::clone(charge)),
             _ => native(),
         };
-        let evaluation = self.evaluations.of(id);
-        if let Evaluation::Current(price) = evaluation {
-            return Pricing::Known(priced(price));
+        if let Evaluation::Current(price) = self.evaluations.of(id) {
+            return Some(priced(price));
         }
         let is_waiting = record.gates != Gates::None;
         if let Some(last) = self.evaluations.last(id).filter(|_| !is_waiting) {
-            return Pricing::Known(priced(last));
+            return Some(priced(last));
         }
         if is_waiting && (self.has_pause(record.namespace) || self.evaluations.counts_natively()) {
-            return Pricing::Known(native());
+            return Some(native());
         }
-        match evaluation {
-            Evaluation::Failed(_) => Pricing::Failed,
-            _ => Pricing::Pending,
-        }
+        None
     }
 
     /// What is charged for the pod, as long as there is no answer about one that runs too.
     pub(super) fn payer(&self, id: PodId, record: &PodRecord) -> Payer {
-        match self.price(id, record) {
-            Pricing::Known(payer) => payer,
-            Pricing::Pending | Pricing::Failed => {
-                self.paying_owner(record).unwrap_or_else(|| Payer::pod(Arc::clone(&record.charge)))
-            }
-        }
+        self.price(id, record)
+            .or_else(|| self.paying_owner(record))
+            .unwrap_or_else(|| Payer::pod(Arc::clone(&record.charge)))
     }
 
     /// Whether evaluators say what the pod is charged. Ended pods are charged as ever: they must not keep room because an

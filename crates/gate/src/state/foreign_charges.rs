@@ -143,7 +143,7 @@ impl State {
         self.keep_what_is_doubted(now);
         for place in self.foreign_charges.caught_up() {
             match place {
-                // Of what is recorded nobody knows how much pods take that have no answer.
+                // Pods without an answer may take any part of what the predecessor has recorded.
                 Place::Quota(id) if self.has_unanswered(id) => self.keep_foreign_charges(id, now),
                 Place::Quota(id) => self.forget_in_flight(id),
                 Place::Anywhere => self.stages.end_doubt(),

@@ -6,7 +6,6 @@ use sluice_engine::{PodId, Uid};
 use sluice_index::{PodRecord, PodWire, Source};
 
 use super::State;
-use super::evaluations::Pricing;
 use crate::action::{Answer, Release};
 use crate::config::Moment;
 use crate::stage::{Stage, Stuck};
@@ -118,9 +117,9 @@ impl State {
                 let is_about = matching == *quotas || self.reclassification.awaits(record.namespace, id);
                 // What its owner takes may have changed without the pod.
                 let is_same = match &price {
-                    Pricing::Known(payer) => payer.owner.is_some() || payer.charge == *charge,
+                    Some(payer) => payer.owner.is_some() || payer.charge == *charge,
                     // What there is now was not evaluated.
-                    Pricing::Pending | Pricing::Failed => false,
+                    None => false,
                 };
                 record.unreadable.is_none() && is_same && is_about
             }
