@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -14,6 +13,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use sluice_engine::{Quantity, QuotaId};
+use sluice_runtime::clock::ServerClock;
 
 use super::state::State;
 use super::stats::Stats;
@@ -120,7 +120,12 @@ impl GateMetrics {
 /// Reports quotas and waiting pods from the state at the moment of the scrape, so that nothing is kept per
 /// series. Names, labels and units of the first two are those of application-aware-quota.
 #[derive(Debug)]
-pub struct QuotaCollector(pub Arc<Mutex<State>>);
+pub struct QuotaCollector {
+    /// The gate.
+    pub state: Arc<Mutex<State>>,
+    /// Says how old a pod is: its creation is a time of this clock.
+    pub clock: Arc<ServerClock>,
+}
 
 /// How many quotas are copied before the gate gets its turn.
 const SLICE: usize = 64;
@@ -180,7 +185,7 @@ impl QuotaCollector {
     ) -> Result<(), std::fmt::Error> {
         for slice in ids.chunks(SLICE) {
             let rows: Vec<Row> = {
-                let state = self.0.lock();
+                let state = self.state.lock();
                 slice.iter().filter_map(|id| of(&state, *id)).collect()
             };
             rows.iter().try_for_each(&mut show)?;
@@ -192,7 +197,7 @@ impl QuotaCollector {
 impl Collector for QuotaCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let (ids, counts, held, unanswered, is_leading) = {
-            let state = self.0.lock();
+            let state = self.state.lock();
             let (pods, _, quotas) = state.index();
             let counts = [
                 ("sluice_index_pods", "Pods in memory", pods.len()),
@@ -232,7 +237,7 @@ impl Collector for QuotaCollector {
 
 impl QuotaCollector {
     fn encode_pauses(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let (namespaces, end) = self.0.lock().paused();
+        let (namespaces, end) = self.state.lock().paused();
         let namespaces = i64::try_from(namespaces).unwrap_or(i64::MAX);
         let text = "When the last pause ends, in seconds since the epoch; 0 without one";
         for (name, help, value) in [
@@ -289,7 +294,7 @@ impl QuotaCollector {
             MetricType::Gauge,
         )?;
         self.each(ids, Row::of, |row| gauge(row.held).encode(held.encode_family(&row.labels())?))?;
-        let now = Timestamp::now().as_second();
+        let now = self.clock.reckoned().as_second();
         let mut oldest = encoder.encode_descriptor(
             "sluice_quota_oldest_wait_seconds",
             "Age of the oldest pod that waits for room in each quota for which one waits",

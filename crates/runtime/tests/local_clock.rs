@@ -7,18 +7,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files of `crates` that do, and what rests on it. None decides about a pod, a quota or a lease.
-const READERS: [(&str, &str); 8] = [
+const READERS: [(&str, &str); 10] = [
+    ("controllers/src/gating/tell.rs", "times of conditions of the AAQ"),
     (
-        "controllers/src/certificates/mod.rs",
-        "lifetimes of certificates, which begin five minutes before they are issued",
+        "evaluator-sdk/src/pod.rs",
+        "until when a lost pod on a silent node is charged by an evaluator that asks for what Kubernetes counts",
     ),
+    ("evaluator-sdk/src/serve.rs", "a name for the socket that none had before"),
+    ("headroom/src/loops/grant_status.rs", "times of conditions of budgets"),
     (
-        "controllers/src/certificates/given.rs",
+        "operator/src/certificates/given.rs",
         "whether a certificate of cert-manager is valid, and how long its authority is published before it is served",
     ),
-    ("controllers/src/gating/tell.rs", "times of conditions of the AAQ"),
-    ("headroom/src/loops/grant_status.rs", "times of conditions of budgets"),
-    ("controllers/src/installation/mod.rs", "times of conditions of AAQ and MTQ"),
+    (
+        "operator/src/certificates/mod.rs",
+        "lifetimes of certificates, which begin five minutes before they are issued",
+    ),
+    ("operator/src/installation/mod.rs", "times of conditions of AAQ and MTQ"),
     ("runtime/src/events.rs", "times of events"),
     ("runtime/src/lease.rs", "times in the Lease, which no replica reads"),
     ("runtime/src/tls.rs", "whether a certificate has expired, long after it was to be replaced"),

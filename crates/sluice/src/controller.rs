@@ -165,7 +165,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         Some(sidecars) => gate.asking(sidecars.asker()),
         None => gate,
     };
-    registry.register_collector(Box::new(QuotaCollector(gate.state())));
+    registry.register_collector(Box::new(QuotaCollector { state: gate.state(), clock: Arc::clone(&clock) }));
 
     // The lease is given back, and what head-room rests on is kept current, until the last request is answered.
     let stopped = CancellationToken::new();

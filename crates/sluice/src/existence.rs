@@ -155,7 +155,7 @@ impl Remover {
         let mut report = Report::new(&self.namespace, false);
         let (mut was_over, mut before) = (false, Vec::new());
         loop {
-            let seen = observe_made(&self.client, &self.namespace).await?;
+            let seen = observe_made(&self.client, &self.as_quota_controller.1, &self.namespace).await?;
             if let Some(object) = seen.blocking().next() {
                 let what = anyhow::anyhow!("{object} has not Sluice's label: label it, or remove it");
                 return Err(Stopped::Failed(what));

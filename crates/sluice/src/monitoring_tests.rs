@@ -42,7 +42,10 @@ impl Known {
         let targeting = Targeting::new(kube::core::Selector::default(), Arc::from([]));
         let mut gate = State::new(GateConfig::new(names::GATE, ChargeRules::for_minor(36)), targeting);
         gate.lead(Moment { mono_ms: 0, unix_ms: 0 });
-        registry.register_collector(Box::new(QuotaCollector(Arc::new(gate.into()))));
+        registry.register_collector(Box::new(QuotaCollector {
+            state: Arc::new(gate.into()),
+            clock: Arc::default(),
+        }));
         registry.register_collector(Box::new(BlockedCollector(Arc::default())));
         let now = jiff::Timestamp::UNIX_EPOCH;
         let about = About::new("controller", "1")

@@ -19,6 +19,7 @@ use sluice_operator::presence::{Presence, Removal};
 use sluice_operator::{AdmissionTroubles, keep_account};
 use sluice_runtime::about::About;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
+use sluice_runtime::clock::ServerClock;
 use sluice_runtime::events::recorder;
 use sluice_runtime::health::Admin;
 use sluice_runtime::lease::{Election, Leadership, LeaseOptions, WriteToken};
@@ -81,9 +82,12 @@ pub struct OperatorArgs {
 /// When something needed from the start is missing, the lease is lost or a task ends early.
 pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     let cancel = on_signal().context("could not install signal handlers")?;
+    // The lease is renewed all the time, so the clock is fresh.
+    let clock = Arc::new(ServerClock::default());
     let options = ClientOptions {
         kubeconfig: args.kubeconfig.clone(),
         user_agent: format!("{}/{}", names::OPERATOR, env!("CARGO_PKG_VERSION")),
+        clock: Some(Arc::clone(&clock)),
         ..ClientOptions::default()
     };
     let client = connect(&options).await?;
@@ -155,7 +159,7 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     // What the operands are told is what is wanted: they ask API servers themselves.
     let settings = InstallationSettings::new(wanted, may_downgrade, args.reported_version.as_deref());
     let told = Told { admission: of_admission, removal: removed, presence, events };
-    let keeping = installation::run(client, settings, told, may_write(&token), cancel.clone());
+    let keeping = installation::run((client, clock), settings, told, may_write(&token), cancel.clone());
     tasks.spawn("installation", once_leading(leadership, cancel.clone(), keeping));
     // The lease is given back when nothing is written any more.
     tasks.spawn("election", election.run(cancel.clone()));

@@ -210,6 +210,13 @@ impl AuditTrail {
         locks
     }
 
+    /// Whether a target was admitted while the quota was locked.
+    #[must_use]
+    pub fn let_target_in(&self, lock: &Lock) -> bool {
+        let mut admitted = self.attempts().filter(|event| event.succeeded());
+        admitted.any(|event| event.answered >= lock.from && event.received <= lock.to())
+    }
+
     fn creations(&self) -> impl Iterator<Item = &AuditEvent> {
         self.0.iter().filter(|event| event.is("create", "pods"))
     }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use sluice_index::{ArqWire, NamespaceWire, Targeting};
+use sluice_runtime::clock::ServerClock;
 
 use super::server::{GATE, wire};
 use super::stories::{Story, at};
@@ -32,9 +33,15 @@ fn state() -> State {
     State::new(config, Targeting::new(kube::core::Selector::default(), super::own_namespace()))
 }
 
+fn collector(state: &Arc<Mutex<State>>) -> QuotaCollector {
+    let clock = ServerClock::default();
+    clock.observe(Some(jiff::Timestamp::now()));
+    QuotaCollector { state: Arc::clone(state), clock: Arc::new(clock) }
+}
+
 fn scrape(state: State) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(QuotaCollector(Arc::new(Mutex::new(state)))));
+    registry.register_collector(Box::new(collector(&Arc::new(Mutex::new(state)))));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
     text
@@ -63,7 +70,7 @@ fn the_text_of_a_scrape_is_written_outside_of_the_lock() {
     state.lead(now);
     let state = Arc::new(Mutex::new(state));
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(QuotaCollector(Arc::clone(&state))));
+    registry.register_collector(Box::new(collector(&state)));
     let mut free = Free(state, String::new());
     prometheus_client::encoding::text::encode(&mut free, &registry).expect("the lock is free all the time");
     let of = |start: &str| free.1.lines().filter(|line| line.starts_with(start)).count();

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::Client;
 use sluice_api::names;
+use sluice_runtime::clock::ServerClock;
 use sluice_runtime::events::Recorder;
 use sluice_runtime::retry::{Failure, classify};
 use tokio::sync::watch;
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Until nothing is seen any more. `may_write` is asked before each write.
 pub(super) async fn keep(
-    client: &Client,
+    (client, clock): (&Client, &ServerClock),
     mut seen: watch::Receiver<World>,
     (told, events): (&watch::Sender<Presence>, &Recorder),
     may_write: impl Fn() -> bool,
@@ -39,7 +39,7 @@ pub(super) async fn keep(
             );
         }
         was_withheld = is_withheld(&world);
-        let (now, time) = (Instant::now(), Timestamp::now());
+        let (now, time) = (Instant::now(), clock.reckoned());
         let due = absence.look(&world, now);
         let acts = plan(&world, due.is_some_and(|due| due <= now), time);
         let later = finalizer::later(&world, time).map(|later| now + later);

@@ -30,12 +30,14 @@ mod tests;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
 use sluice_manifests::InstallOptions;
 use sluice_runtime::backoff::{Backoff, process_seed};
+use sluice_runtime::clock::ServerClock;
 use sluice_runtime::events::Recorder;
 use sluice_runtime::retry::{Failure, classify};
 use tokio::sync::watch;
@@ -103,7 +105,7 @@ impl InstallationSettings {
 /// # Errors
 /// When something has to be written and `may_write` says no.
 pub async fn run(
-    client: Client,
+    (client, clock): (Client, Arc<ServerClock>),
     settings: InstallationSettings,
     told: Told,
     may_write: impl Fn() -> bool,
@@ -112,7 +114,8 @@ pub async fn run(
     let InstallOptions { naming, installation: mode, .. } = settings.options;
     let (seen, world) = watch::channel(World { naming, mode, ..World::default() });
     let sources = Sources::new(client.clone(), &settings.options.namespace, told.admission, seen);
-    let existence = existence_loop::keep(&client, world.clone(), (&told.presence, &told.events), &may_write);
+    let existence =
+        existence_loop::keep((&client, &clock), world.clone(), (&told.presence, &told.events), &may_write);
     let writer = Writer::new(client.clone(), settings, told.events.clone());
     tokio::select! {
         result = keep(writer, world, &may_write) => result,

@@ -13,6 +13,7 @@ use sluice_manifests::uninstall::{
     Collection, Found, ObjectName, PART_OF, Part, Seen, Wish, definitions, goes_with_aaq, inventory,
     is_of_others, processes_selector,
 };
+use sluice_runtime::clock::ServerClock;
 
 use super::requests::{api_of, list};
 use super::{finalizers, restore};
@@ -44,10 +45,13 @@ pub(super) async fn observe(client: &Client, namespace: &str, wish: &Wish) -> an
 }
 
 /// Looks at what the operator makes by the word of an `AAQ`. That need not wait for pods on nodes that do not answer.
-pub(crate) async fn observe_made(client: &Client, namespace: &str) -> anyhow::Result<Seen> {
+pub(crate) async fn observe_made(
+    client: &Client,
+    clock: &ServerClock,
+    namespace: &str,
+) -> anyhow::Result<Seen> {
     let parts = inventory(namespace).into_iter().filter(goes_with_aaq).collect();
-    let now = Timestamp::now();
-    let runs = |process: &Process| !process.is_lost(now);
+    let runs = |process: &Process| !process.is_lost(clock.reckoned());
     look_at(client, namespace, (parts, Vec::new(), Collection::MADE.into()), runs).await
 }
 

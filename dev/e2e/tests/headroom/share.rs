@@ -17,12 +17,8 @@ use tokio::task::JoinHandle;
 
 use crate::context::{MEMORY, MI, crowded, rejected, set_limit, used_memory};
 
-/// Locked time that may be used at once before the share is bounded.
-const BURST: SignedDuration = SignedDuration::from_millis(600);
-/// Of the time, so much may be locked.
-const SHARE: f64 = 0.10;
-/// No lock that lets its target in counts for more: what takes longer is an API server that has more to do than it can.
-const MOST_COUNTED: SignedDuration = SignedDuration::from_millis(250);
+/// Of the time, so much may be locked in vain: a namespace rests for ten times as long after such a lock.
+const SHARE_IN_VAIN: f64 = 0.10;
 
 /// A tenant who creates and deletes small pods as fast as that goes.
 struct Pods {
@@ -105,19 +101,25 @@ async fn a_tenant_cannot_keep_the_namespace_locked() {
     join_all(vms.iter().map(|vm| migrate_in_vain(vm, 8))).await;
     let created = pods.end().await;
     tenant.until_clear().await;
-    let locks = AuditTrail::of(&tenant).await.locks();
+    let trail = AuditTrail::of(&tenant).await;
+    let locks = trail.locks();
     let restored: Vec<_> = locks.iter().map(|lock| lock.restored.expect("every lock was ended")).collect();
-    let durations = locks.iter().zip(&restored).map(|(lock, to)| to.duration_since(lock.from));
-    let counted: Vec<_> = durations.map(|duration| duration.min(MOST_COUNTED)).collect();
-    let locked = counted.iter().fold(SignedDuration::ZERO, |sum, lock| sum + *lock);
-    let longest = *counted.iter().max().unwrap();
     let time = restored.last().unwrap().duration_since(locks[0].from);
-    let share = locked.as_secs_f64() / time.as_secs_f64();
-    println!("{} locks, {locked:#} of {time:#}: {share:.3}; {created} small pods", locks.len());
-    // Locks of migrations under way count when those end: one for each machine, and the one that is held.
-    let under_way = longest * i32::try_from(vms.len() + 1).unwrap();
-    let most = SHARE * time.as_secs_f64() + (BURST + under_way).as_secs_f64();
-    assert!(locked.as_secs_f64() <= most, "{locked:#} of {time:#}: {locks:#?}");
+    // How long a lock takes that lets its target in is the API server's doing. What the tenant can add is locks.
+    let (helped, in_vain): (Vec<_>, Vec<_>) =
+        locks.iter().copied().partition(|lock| trail.let_target_in(lock));
+    assert!(helped.len() <= trail.targets().count(), "one lock for each target: {helped:#?}");
+    let locked = in_vain.iter().fold(SignedDuration::ZERO, |sum, lock| sum + lock.duration());
+    println!(
+        "{} locks in {time:#}, {} of them in vain, for {locked:#}; {created} small pods",
+        locks.len(),
+        in_vain.len()
+    );
+    // One may be under way for each machine when another ends.
+    let longest = in_vain.iter().map(|lock| lock.duration()).max().unwrap_or_default();
+    let under_way = longest * i32::try_from(vms.len()).unwrap();
+    let most = SHARE_IN_VAIN * time.as_secs_f64() + under_way.as_secs_f64();
+    assert!(locked.as_secs_f64() <= most, "{locked:#} of {time:#}: {in_vain:#?}");
     assert!(locks.len() > 5, "the loop ran: {locks:#?}");
 }
 
