@@ -29,6 +29,8 @@ listed! {
         AaqValidate,
         /// Validates ApplicationAwareClusterResourceQuotas.
         AcrqValidate,
+        /// Validates Evaluators.
+        EvaluatorValidate,
         /// Gates and stamps new pods.
         PodGate,
         /// Charges what updates of pods and of VMs take more.
@@ -63,6 +65,7 @@ impl Endpoint {
             Self::QuotaValidate => ("quota_validate", SERVE, &[WebhookEntry::QUOTA]),
             Self::AaqValidate => ("aaq_validate", SERVE, &[WebhookEntry::AAQ]),
             Self::AcrqValidate => ("acrq_validate", SERVE, &[WebhookEntry::CLUSTER_QUOTA]),
+            Self::EvaluatorValidate => ("evaluator_validate", SERVE, &[WebhookEntry::EVALUATOR]),
             Self::PodGate => ("pod_gate", SERVE, &[WebhookEntry::GATER, WebhookEntry::BOUND]),
             Self::Growth => ("growth", "/growth", &[WebhookEntry::GROWTH, WebhookEntry::VMI_GROWTH]),
             Self::VmSize => ("vm_size", "/vm-size", &[WebhookEntry::VM_SIZE]),
@@ -211,6 +214,21 @@ impl WebhookEntry {
         name: "cluster.apps.resource.quota.validator",
         rules: &[Rule { operations: WRITES, resources: &[names::ACRQS], scope: "Cluster", ..NEW_PODS }],
         conditions: &[Condition::AsksForSomethingNew],
+        ..VALIDATING
+    };
+
+    /// Checks rules of evaluators against their examples. It fails open: an evaluator is switched off while the webhook does
+    /// not run too, and one whose rule cannot be used says so in its status.
+    pub const EVALUATOR: Self = Self {
+        name: "evaluator.quota.sluice.dev",
+        rules: &[Rule {
+            group: names::OWN_GROUP,
+            operations: WRITES,
+            resources: &[names::EVALUATORS],
+            scope: "Cluster",
+        }],
+        conditions: &[Condition::AsksForSomethingNew],
+        failure_policy: "Ignore",
         ..VALIDATING
     };
 

@@ -11,6 +11,7 @@ mod cert_lifetime;
 mod cluster_quota;
 mod cluster_quota_charge;
 mod endpoint;
+mod evaluator;
 mod finalizer;
 mod gate_probe;
 mod headroom_policy;
@@ -48,6 +49,10 @@ pub use cert_lifetime::{
 pub use cluster_quota::{ClusterQuotaSelector, ClusterQuotaStatus, NamespaceAmounts, QuotaAmounts};
 pub use cluster_quota_charge::{ClusterQuotaCharge, ClusterQuotaChargeSpec, ClusterQuotaChargeStatus};
 pub use endpoint::{Condition, Endpoint, FORMER_ENTRIES, Rule, WebhookEntry};
+pub use evaluator::{
+    Evaluator, EvaluatorExample, EvaluatorFloor, EvaluatorMode, EvaluatorRule, EvaluatorSpec,
+    EvaluatorStatus, EvaluatorStrategy,
+};
 pub use finalizer::has_put_finalizer;
 pub use gate_probe::{GateProbe, GateProbeSpec, ProbeGate};
 pub use headroom_policy::{
@@ -82,6 +87,7 @@ pub fn all_crds() -> Vec<CustomResourceDefinition> {
         HeadroomProbe::crd(),
         HeadroomPolicy::crd(),
         GateProbe::crd(),
+        Evaluator::crd(),
     ];
     crds.into_iter().map(schema::finish).collect()
 }

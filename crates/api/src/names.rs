@@ -58,6 +58,12 @@ pub const CLUSTER_QUOTA_CHARGES: &str = "clusterquotacharges";
 pub const HEADROOM_PROBES: &str = "headroomprobes";
 /// Resource name of [`crate::HeadroomPolicy`].
 pub const HEADROOM_POLICIES: &str = "headroompolicies";
+/// Resource name of [`crate::Evaluator`].
+pub const EVALUATORS: &str = "evaluators";
+/// Kind of [`crate::Evaluator`].
+pub const EVALUATOR: &str = "Evaluator";
+/// Type of a condition of [`crate::Evaluator`]: whether its rule is in force.
+pub const READY: &str = "Ready";
 /// Kind of [`crate::GateProbe`].
 pub const GATE_PROBE: &str = "GateProbe";
 /// Resource name of [`crate::GateProbe`].

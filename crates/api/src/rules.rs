@@ -6,6 +6,12 @@ use serde_json::{Value, json};
 
 /// Most keys that a map of amounts may have: rules that look at each of them must stay cheap.
 pub(crate) const MAX_KEYS: u32 = 64;
+/// Longest key of a quota: a DNS subdomain, a slash and a name.
+pub(crate) const MAX_QUOTA_KEY: u32 = 317;
+/// Longest expression of a rule (`crates/rules/src/bounds.rs`).
+pub(crate) const MAX_EXPRESSION: u32 = 2048;
+/// Most keys that a rule charges (`crates/rules/src/bounds.rs`).
+pub(crate) const MAX_CHARGES: u32 = 16;
 /// Most expressions, and most values of an expression, of a label selector.
 const MAX_EXPRESSIONS: u32 = 32;
 /// Longest label key: a DNS subdomain, a slash and a name.
@@ -82,6 +88,26 @@ pub(crate) fn budget() -> Value {
             "a key of perNamespace is not in resources, so there is no pool of it: add it to resources, or remove it",
         ),
     ])
+}
+
+/// An object of which every field is kept.
+pub(crate) fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}
+
+/// An expression of a rule.
+pub(crate) fn expression() -> Value {
+    json!({ "type": "string", "minLength": 1, "maxLength": MAX_EXPRESSION })
+}
+
+/// What else a key is, the webhook looks at: a pattern over keys without a bound would cost the API server too much.
+pub(crate) fn quota_keys() -> Value {
+    json!({
+        "rule": format!("self.all(key, size(key) > 0 && size(key) <= {MAX_QUOTA_KEY})"),
+        "message": "a key is a name with a domain, such as example.com/license, or one that pods consume, such as \
+            requests.cpu, up to 317 characters",
+        "reason": "FieldValueInvalid",
+    })
 }
 
 /// A label selector that is bounded and that can be evaluated.

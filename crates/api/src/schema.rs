@@ -16,7 +16,7 @@ const QUANTITY: &str = concat!(
 );
 
 /// Objects that are replaced as a whole by a server-side apply.
-const ATOMIC_OBJECTS: [&str; 12] = [
+const ATOMIC_OBJECTS: [&str; 13] = [
     "configMapKeyRef",
     "configMapRef",
     "fieldRef",
@@ -24,6 +24,7 @@ const ATOMIC_OBJECTS: [&str; 12] = [
     "namespaceSelector",
     "labelSelector",
     "labels",
+    "podSelector",
     "preference",
     "resourceFieldRef",
     "resourceQuotaSelector",

@@ -71,7 +71,11 @@ pub fn charge_of(json: &[u8], rules: &Rules, native: &Charge) -> Result<Charge, 
     Ok(charge)
 }
 
-fn check_floor(charge: &Charge, rules: &Rules, native: &Charge) -> Result<(), Refusal> {
+/// Whether the charge of an answer that matches reaches the floor, of a pod of which Kubernetes counts `native`.
+///
+/// # Errors
+/// When it does not.
+pub fn check_floor(charge: &Charge, rules: &Rules, native: &Charge) -> Result<(), Refusal> {
     match rules.floor {
         Floor::None => Ok(()),
         Floor::Positive if charge.iter().any(|(_, amount)| *amount > Amount::ZERO) => Ok(()),

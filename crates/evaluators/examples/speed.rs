@@ -35,6 +35,8 @@ async fn main() -> anyhow::Result<()> {
         other_pods: OtherPods::default(),
         is_waiting: true,
         native: Arc::default(),
+        counted: Arc::default(),
+        rules: Arc::default(),
     };
     let started = Instant::now();
     let askers = (0..concurrency * 2).map(|asker| {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::breaker::Breaker;
 use crate::discovery::Presence;
-use crate::judge::{Answered, judge_call};
+use crate::judge::{Answered, judge_call, label};
 use crate::link::{Incarnation, Link};
 use crate::metrics::EvaluatorMetrics;
 use crate::other_pods::MAX_REQUEST;
@@ -336,12 +336,7 @@ impl Dispatch {
         result: Result<Answered, Failure>,
         took: Option<Duration>,
     ) {
-        let label = match &result {
-            Ok(Answered::Charge(_)) => "charge",
-            Ok(Answered::NoMatch) => "no_match",
-            Err(failure) => failure.result(),
-        };
-        self.metrics.request(&self.config.name, label, took);
+        self.metrics.request(&self.config.name, label(&result), took);
         // Whoever asked may have gone.
         drop(reply.send(result));
     }

@@ -1,19 +1,27 @@
 //! All evaluators of an installation.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::future::join_all;
+use serde_json::Value;
+use sluice_engine::Charge;
 use sluice_engine::evaluation::{Strategy, combine};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::discovery::{self, Presence};
 use crate::dispatch::{Ask, Dispatch};
-use crate::judge::Answered;
+use crate::judge::{Answered, label};
 use crate::state::Report;
 use crate::{Config, EvaluatorMetrics, EvaluatorState, Failure, NotEvaluated, Question, Verdict};
 
 /// Questions on their way to an evaluator's turns.
 const ON_THE_WAY: usize = 64;
+
+/// A pod whose JSON is larger (bytes) is read in its turn.
+const LARGE: usize = 64 << 10;
+/// Most values in such a pod that rules look at. One takes up to 600 bytes.
+const MOST_VALUES: usize = 50_000;
 
 struct Member {
     name: Arc<str>,
@@ -26,6 +34,8 @@ pub struct Evaluators {
     members: Arc<[Member]>,
     states: watch::Sender<Vec<EvaluatorState>>,
     metrics: EvaluatorMetrics,
+    /// Whose turn it is to read a large pod.
+    large_pods: Arc<Semaphore>,
 }
 
 impl Evaluators {
@@ -47,33 +57,57 @@ impl Evaluators {
             member
         };
         let members = configs.into_iter().enumerate().map(start).collect();
-        Self { members, states, metrics }
+        Self { members, states, metrics, large_pods: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Asks all evaluators about a pod. Nothing is charged if one of them fails: a part of a sum would be too little.
+    /// Asks all evaluators and the question's rules about a pod. Nothing is charged if one of them fails: a part of a sum
+    /// would be too little.
     ///
     /// Waits for the pod's turn, then for each evaluator's deadline at most. Dropping the future withdraws the question.
     ///
     /// # Errors
-    /// With the first evaluator, in the order of their configuration, that failed.
+    /// With the first one, rules before the others and these in the order of their configuration, that failed.
     pub fn ask(
         &self,
         question: Question,
     ) -> impl Future<Output = Result<Verdict, NotEvaluated>> + Send + use<> {
-        let members = self.members.clone();
+        let (members, metrics) = (self.members.clone(), self.metrics.clone());
+        let large_pods = Arc::clone(&self.large_pods);
         async move {
+            // Large pods one at a time: what is read of one takes many times its size.
+            let is_large = !question.rules.is_empty() && question.pod_json.len() > LARGE;
+            let turn = if is_large { Some(large_pods.acquire().await) } else { None };
+            let of_rules = evaluate(&question, &metrics)?;
+            drop(turn);
+            if members.is_empty() {
+                return Ok(verdict(&question.native, &of_rules));
+            }
             let answers = join_all(members.iter().map(|member| member.ask(question.clone()))).await;
             let mut charges = Vec::new();
             for (member, answer) in members.iter().zip(answers) {
                 let evaluator = || member.name.clone();
-                match answer.map_err(|failure| NotEvaluated { evaluator: evaluator(), failure })? {
+                let failed = |failure| NotEvaluated { evaluator: evaluator(), failure, is_final: false };
+                match answer.map_err(failed)? {
                     Answered::NoMatch => {}
                     Answered::Charge(charge) => charges.push((member.strategy, charge)),
                 }
             }
-            let charges = charges.iter().map(|(strategy, charge)| (*strategy, charge));
-            Ok(combine(&question.native, charges).map_or(Verdict::NoMatch, |it| Verdict::Charge(it.into())))
+            charges.extend(of_rules);
+            Ok(verdict(&question.native, &charges))
         }
+    }
+
+    /// Whether there are only rules: then [`Self::answer`] has the answer.
+    #[must_use]
+    pub fn is_immediate(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// What the question's rules say, at once. `None`: others have to be asked too.
+    #[must_use]
+    pub fn answer(&self, question: &Question) -> Option<Result<Verdict, NotEvaluated>> {
+        let charges = || Ok(verdict(&question.native, &evaluate(question, &self.metrics)?));
+        self.is_immediate().then(charges)
     }
 
     /// The state of each evaluator, in the order of their configuration. Whoever holds pods asks again when one
@@ -90,6 +124,62 @@ impl Evaluators {
     }
 }
 
+fn verdict(native: &Charge, charges: &[(Strategy, Charge)]) -> Verdict {
+    let charges = charges.iter().map(|(strategy, charge)| (*strategy, charge));
+    combine(native, charges).map_or(Verdict::NoMatch, |charge| Verdict::Charge(charge.into()))
+}
+
+/// What the rules charge that are about the pod.
+fn evaluate(
+    question: &Question,
+    metrics: &EvaluatorMetrics,
+) -> Result<Vec<(Strategy, Charge)>, NotEvaluated> {
+    if question.rules.is_empty() {
+        return Ok(Vec::new());
+    }
+    let pod = read(&question.pod_json);
+    let mut charges = Vec::new();
+    for rule in &*question.rules {
+        let begin = Instant::now();
+        let answer = match &pod {
+            Ok(pod) => rule.answer(pod, &question.counted),
+            Err(why) => Err(Failure::NoAnswer(why.as_str().into())),
+        };
+        metrics.request(rule.name(), label(&answer), Some(begin.elapsed()));
+        match answer {
+            Ok(Answered::NoMatch) => {}
+            Ok(Answered::Charge(charge)) => charges.push((rule.strategy(), charge)),
+            Err(failure) => {
+                return Err(NotEvaluated { evaluator: Arc::clone(rule.name()), failure, is_final: true });
+            }
+        }
+    }
+    Ok(charges)
+}
+
+/// The pod, if there is not too much in it.
+fn read(json: &[u8]) -> Result<Value, String> {
+    if json.len() > LARGE && values(json) > MOST_VALUES {
+        return Err(format!("the pod has more than {MOST_VALUES} fields and elements: make it smaller"));
+    }
+    serde_json::from_slice(json).map_err(|error| format!("the pod cannot be read: {error}"))
+}
+
+/// How many values a text in JSON has, or some more.
+fn values(json: &[u8]) -> usize {
+    let (mut values, mut is_text, mut is_escaped) = (1, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b',' | b'{' | b'[' if !is_text => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
+
 impl Member {
     async fn ask(&self, question: Question) -> Result<Answered, Failure> {
         let (reply, answer) = oneshot::channel();
@@ -99,5 +189,23 @@ impl Member {
             return Err(Failure::Lost);
         }
         answer.await.unwrap_or(Err(Failure::Lost))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+
+    use super::*;
+
+    #[test]
+    fn a_pod_of_too_many_values_is_not_read() {
+        let text = format!(r#"{{"a":"{}"}}"#, "[,{".repeat(100_000));
+        assert_eq!(values(text.as_bytes()), 2, "what is in a text is no value");
+        assert!(read(text.as_bytes()).is_ok());
+        let escaped = r#"{"a":"\\","b":["\"",1]}"#;
+        assert_eq!(values(escaped.as_bytes()), 5);
+        let many = format!("[{}0]", r#"{"name":"A"},"#.repeat(60_000));
+        assert!(read(many.as_bytes()).unwrap_err().contains("more than 50000 fields"));
     }
 }

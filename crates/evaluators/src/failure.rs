@@ -10,6 +10,8 @@ use crate::discovery::Absence;
 
 /// Most bytes of a text of an evaluator that are repeated.
 const SHOWN: usize = 200;
+/// Most bytes of what is wrong with a rule.
+const SAID: usize = 400;
 
 /// Why an evaluator did not say what a pod takes. Each text says what to do. It is the same at each attempt, so that an
 /// event with it is one event.
@@ -43,6 +45,12 @@ pub enum Failure {
     /// The connection ended before the answer.
     #[error("ended the connection without an answer, see its log and whether its container restarts")]
     Lost,
+    /// A rule has no answer about the pod.
+    #[error("has no answer about this pod: {0}")]
+    NoAnswer(Said),
+    /// A rule cannot be used.
+    #[error("has a rule that cannot be used: {0}")]
+    Unusable(Said),
     /// More questions wait than are kept.
     #[error("has more questions than it answers, raise its concurrency or make it faster")]
     Busy,
@@ -55,6 +63,22 @@ pub struct Shown(Arc<str>);
 impl From<&str> for Shown {
     fn from(text: &str) -> Self {
         Self(one_line(text, SHOWN).into())
+    }
+}
+
+/// A text about a rule, which names field, place and remedy: one line of at most 400 bytes, control characters escaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said(Arc<str>);
+
+impl From<&str> for Said {
+    fn from(text: &str) -> Self {
+        Self(one_line(text, SAID).into())
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -93,6 +117,8 @@ impl Failure {
             Self::TooLarge { .. } => "too_large",
             Self::Unreadable(_) => "unreadable",
             Self::Lost => "lost",
+            Self::NoAnswer(_) => "no_answer",
+            Self::Unusable(_) => "unusable",
             Self::Busy => "busy",
         }
     }
@@ -111,6 +137,8 @@ pub struct NotEvaluated {
     pub evaluator: Arc<str>,
     /// Why.
     pub failure: Failure,
+    /// It is the same until the pod or the evaluator changes.
+    pub is_final: bool,
 }
 
 #[cfg(test)]
@@ -124,7 +152,7 @@ mod tests {
 
     #[test]
     fn one_sentence_with_the_remedy() {
-        let say = |failure| NotEvaluated { evaluator: "label".into(), failure }.to_string();
+        let say = |failure| NotEvaluated { evaluator: "label".into(), failure, is_final: false }.to_string();
         let negative = Refusal::Negative { name: "requests.memory".into(), value: "-1".into() };
         for (failure, said) in [
             (

@@ -28,6 +28,15 @@ pub fn judge_call(
     judge(&result.map_err(|error| failure_of(error, size))?, rules, native)
 }
 
+/// The value of the label `result` of `sluice_evaluator_requests_total`.
+pub(crate) const fn label(result: &Result<Answered, Failure>) -> &'static str {
+    match result {
+        Ok(Answered::Charge(_)) => "charge",
+        Ok(Answered::NoMatch) => "no_match",
+        Err(failure) => failure.result(),
+    }
+}
+
 /// What an answer says of a pod of which Kubernetes counts `native`.
 fn judge(response: &PodUsageResponse, rules: &Rules, native: &Charge) -> Result<Answered, Failure> {
     // A missing error is none.

@@ -1,4 +1,4 @@
-//! Asks sidecar evaluators what a pod takes, by application-aware-quota's protocol.
+//! Asks evaluators what a pod takes: sidecars by application-aware-quota's protocol, and rules of `Evaluator`s.
 //!
 //! ```text
 //!  sluice_index::ViewKey: the API server's text ─▶ what is sent, and its hash
@@ -6,6 +6,7 @@
 //!                                                    │
 //!  Evaluators::ask ─▶ dispatch: turns (whose turn) ──┴─▶ sluice_engine::evaluation ─▶ Verdict
 //!                               breaker (whether at all)
+//!  Evaluators::ask ─▶ rule: sluice_rules ─▶ Verdict
 //! ```
 //!
 //! What is decided is pure and takes the time as an argument: [`discovery`], `turns`, `breaker`. A question has an answer,
@@ -26,6 +27,7 @@ mod link;
 mod metrics;
 mod other_pods;
 mod question;
+mod rule;
 mod state;
 mod turns;
 
@@ -37,4 +39,5 @@ pub use link::{CallError, Link};
 pub use metrics::EvaluatorMetrics;
 pub use other_pods::{Fit, MAX_REQUEST, OtherPods};
 pub use question::{Question, Verdict};
+pub use rule::RuleEvaluator;
 pub use state::EvaluatorState;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sluice_engine::Charge;
 
-use crate::OtherPods;
+use crate::{OtherPods, RuleEvaluator};
 
 /// What is asked about one pod. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -22,8 +22,12 @@ pub struct Question {
     pub other_pods: OtherPods,
     /// It waits for its release; such pods come before those that run.
     pub is_waiting: bool,
-    /// What Kubernetes counts for it.
+    /// What is charged where no evaluator is about it, and beside answers that retain it.
     pub native: Arc<Charge>,
+    /// What Kubernetes counts for it, whatever is charged.
+    pub counted: Arc<Charge>,
+    /// The rules that are about the pod, by its labels.
+    pub rules: Arc<[Arc<RuleEvaluator>]>,
 }
 
 /// What evaluators say of a pod.

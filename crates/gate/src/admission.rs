@@ -10,7 +10,7 @@
 use sluice_index::{PodFacts, PodWire, VmiRecord, VmiWire};
 
 use super::config::{GateConfig, Moment};
-use super::evaluators::Price;
+use super::evaluators::Priced;
 
 /// An update of a pod that is being admitted.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct Change {
     /// The pod as it is to be.
     pub after: PodFacts,
     /// What evaluators say of that; `None`: they have not answered, or there are none.
-    pub price: Option<Price>,
+    pub price: Option<Priced>,
     /// Nothing is going to be changed: nothing is charged.
     pub dry_run: bool,
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use sluice_engine::Charge;
 use sluice_index::PodFacts;
-use tokio::sync::watch as latest;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::action::Outcome;
 use super::apply::Apply;
-use super::evaluators::{Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, Price};
+use super::evaluators::{Again, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, Price, Priced};
 use super::handle::Gate;
 use super::metrics::Work;
+use super::state::State;
 
 /// No answer takes longer, whatever the deadlines of evaluators are.
 const ANSWERED_IN: Duration = Duration::from_secs(60);
@@ -26,36 +26,35 @@ const JUDGED_IN: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Gate {
-    /// Asks these evaluators, and others when they change: then all pods are listed and read again.
-    pub async fn follow_evaluators(
-        self,
-        mut config: latest::Receiver<Option<Arc<EvaluatorsConfig>>>,
-        cancel: CancellationToken,
-    ) {
-        let follow = async {
-            let mut is_first = true;
-            loop {
-                let now = config.borrow_and_update().clone();
-                if !is_first || now.is_some() {
-                    self.evaluate_by(now);
-                    self.watches.pods.list_again().await;
-                }
-                is_first = false;
-                if config.changed().await.is_err() {
-                    break;
-                }
-            }
-        };
-        cancel.run_until_cancelled(follow).await;
-        // The process goes on with the last ones.
-        cancel.cancelled().await;
+    /// From now on these evaluators are asked. No pod that one of them may be about goes before it is read, listed again
+    /// by [`Self::list_for_evaluators`], and answered.
+    pub fn evaluate_by(&self, config: Option<Arc<EvaluatorsConfig>>) {
+        let revision = self.locked(Work::Watch, |state, now| state.follow_evaluators(config.clone(), now));
+        self.evaluators.send_replace((revision, config));
+        self.news.notify_one();
     }
 
-    /// From now on these evaluators are asked. Pods have to be listed after that.
-    pub(crate) fn evaluate_by(&self, config: Option<Arc<EvaluatorsConfig>>) {
-        let revision = self.locked(Work::Watch, |state, now| state.follow_evaluators(config.clone(), now));
-        *self.evaluators.write() = config.map(|config| (revision, config));
-        self.news.notify_one();
+    /// Has pods listed and read again whenever others are to be asked, from this call on until `cancel`.
+    pub fn list_for_evaluators(self, cancel: CancellationToken) -> impl Future<Output = ()> {
+        let mut evaluators = self.evaluators.subscribe();
+        async move {
+            let follow = async {
+                while evaluators.changed().await.is_ok() {
+                    self.watches.pods.list_again().await;
+                }
+            };
+            cancel.run_until_cancelled(follow).await;
+            // The process goes on with the last ones.
+            cancel.cancelled().await;
+        }
+    }
+
+    /// Waits until evaluators are to be asked: then pods have to come [with their JSON](Self::on_pods_with_text).
+    pub async fn asks_evaluators(&self) {
+        let mut evaluators = self.evaluators.subscribe();
+        if evaluators.wait_for(|(_, config)| config.is_some()).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     pub(super) async fn evaluate(&self, apply: &Apply, question: Evaluate) -> Outcome {
@@ -74,58 +73,79 @@ impl Gate {
             Some(text) => text,
             None => self.read_text(apply, question).await?,
         };
-        let answer = self.ask(EvaluatorQuestion {
-            uid: question.uid.clone(),
-            namespace: Arc::clone(&question.namespace),
-            hash: question.hash,
-            pod_json: text,
-            is_waiting: question.is_waiting,
-            native: Arc::clone(&question.native),
-        });
-        let answer = answer.await;
+        let answer = ask(&question.config, asked(question, text)).await;
         if answer.is_ok() {
             self.texts.lock().forget(&question.uid);
         }
         answer
     }
 
-    async fn ask(&self, question: EvaluatorQuestion) -> Result<Price, Failed> {
-        let Some(asker) = &self.asker else { return Err(failed("this process asks no evaluators")) };
-        let silent = || Err(failed("evaluators did not answer"));
-        timeout(ANSWERED_IN, asker.ask(question)).await.unwrap_or_else(|_| silent())
-    }
-
     async fn read_text(&self, apply: &Apply, question: &Evaluate) -> Result<Bytes, Failed> {
         let text = apply.pod_text(&question.namespace, &question.name).await;
         let text = text.map_err(|error| {
             tracing::debug!(ns = %question.namespace, pod = %question.name, %error, "reading pod to evaluate");
-            Failed { retry: Some(AGAIN), ..failed("the pod could not be read from the API server") }
+            Failed { again: Again::In(AGAIN), ..failed("the pod could not be read from the API server") }
         })?;
         // What has changed is seen, and asked about as it is then.
         let view = self.view.view(&text).ok().filter(|view| view.hash == question.hash);
-        let changed = || Failed { retry: Some(AGAIN), ..failed("the pod has changed meanwhile") };
+        let changed = || Failed { again: Again::In(AGAIN), ..failed("the pod has changed meanwhile") };
         view.map(|view| view.json.into()).ok_or_else(changed)
+    }
+
+    /// Answers the question by rules, which takes no other process.
+    pub(super) fn answer_at_once(&self, question: Evaluate, text: Bytes) {
+        let Some(answer) = question.config.asker.answer(asked(&question, text)) else { return };
+        let Evaluate { pod, uid, hash, serial, .. } = question;
+        let outcome = Outcome::Evaluated { pod, uid, hash, serial, answer };
+        self.change(Work::Settle, |state, now| state.on_outcome(outcome, now));
     }
 
     /// What evaluators say of a pod as an update is to make it, by its JSON; `None`: they do not say it in time, or there
     /// are none.
-    pub(super) async fn price_of_update(&self, after: &PodFacts, text: Option<&str>) -> Option<Price> {
-        if self.evaluators.read().is_none() {
-            return None;
-        }
+    pub(super) async fn price_of_update(&self, after: &PodFacts, text: Option<&str>) -> Option<Priced> {
+        let (revision, config) = self.evaluators.borrow().clone();
+        let config = config?;
         let view = self.view.view(text?).ok()?;
-        let answer = self.ask(EvaluatorQuestion {
+        let namespace = |state: &mut State, _| state.selecting_namespace(&after.namespace, &config);
+        let in_namespace = self.locked(Work::Admit, namespace);
+        let priced = |price| Priced { price, revision, in_namespace };
+        let selected = config.selecting(&view) & in_namespace;
+        if selected == 0 {
+            return Some(priced(Price::NoMatch));
+        }
+        let counted = Arc::new(Charge::clone(&after.charge));
+        let asked = EvaluatorQuestion {
             uid: after.uid.clone(),
             namespace: after.namespace.as_ref().into(),
             hash: view.hash,
             pod_json: view.json.into(),
             is_waiting: true,
-            native: Arc::new(Charge::clone(&after.charge)),
-        });
-        timeout(JUDGED_IN, answer).await.ok()?.ok()
+            native: Arc::clone(&counted),
+            counted,
+            selected,
+        };
+        timeout(JUDGED_IN, ask(&config, asked)).await.ok()?.ok().map(priced)
     }
 }
 
+fn asked(question: &Evaluate, pod_json: Bytes) -> EvaluatorQuestion {
+    EvaluatorQuestion {
+        uid: question.uid.clone(),
+        namespace: Arc::clone(&question.namespace),
+        hash: question.hash,
+        pod_json,
+        is_waiting: question.is_waiting,
+        native: Arc::clone(&question.native),
+        counted: Arc::clone(&question.counted),
+        selected: question.selected,
+    }
+}
+
+async fn ask(config: &EvaluatorsConfig, question: EvaluatorQuestion) -> Result<Price, Failed> {
+    let silent = || Err(failed("evaluators did not answer"));
+    timeout(ANSWERED_IN, config.asker.ask(question)).await.unwrap_or_else(|_| silent())
+}
+
 fn failed(text: &str) -> Failed {
-    Failed { text: text.into(), retry: None }
+    Failed { text: text.into(), again: Again::Later }
 }

@@ -1,5 +1,6 @@
 //! Which pods evaluators are asked about, and what they answer.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,12 +33,27 @@ pub struct Selection {
 pub const MOST_EVALUATORS: usize = 16;
 
 /// The evaluators that charge pods. Answers are asked for anew whenever another one of these is handed to the gate.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct EvaluatorsConfig {
     /// Each by name, at most [`MOST_EVALUATORS`]; further ones are not asked.
     pub evaluators: Vec<(Arc<str>, Selection)>,
     /// What becomes of pods about which no answer can be had.
     pub on_failure: OnFailure,
+    /// Those that `on_failure` is about, a bit for each. What others have no answer about is held.
+    pub may_fail: u16,
+    /// Asks just these.
+    pub asker: Arc<dyn AskEvaluators>,
+}
+
+impl fmt::Debug for EvaluatorsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { evaluators, on_failure, may_fail, asker: _ } = self;
+        f.debug_struct("EvaluatorsConfig")
+            .field("evaluators", evaluators)
+            .field("on_failure", on_failure)
+            .field("may_fail", may_fail)
+            .finish_non_exhaustive()
+    }
 }
 
 impl EvaluatorsConfig {
@@ -61,9 +77,11 @@ impl EvaluatorsConfig {
         )
     }
 
-    /// Their names, as messages say them.
-    pub(crate) fn names(&self) -> String {
-        let names: Vec<&str> = self.evaluators.iter().map(|(name, _)| &**name).collect();
+    /// The names of those that are selected, as messages say them.
+    pub(crate) fn names(&self, selected: u16) -> String {
+        let known = self.evaluators.iter().take(MOST_EVALUATORS).enumerate();
+        let names: Vec<&str> =
+            known.filter(|(at, _)| selected & 1 << at != 0).map(|(_, (name, _))| &**name).collect();
         names.join(", ")
     }
 }
@@ -101,12 +119,24 @@ pub struct Evaluate {
     /// What is charged of the pod where no evaluator matches, and beside answers that leave that as it is. Nothing of a
     /// launcher: its answer is charged beside its VM.
     pub native: Arc<Charge>,
+    /// What Kubernetes counts for the pod, whatever is charged.
+    pub counted: Arc<Charge>,
+    /// Those of `config` that are asked, a bit for each.
+    pub selected: u16,
+    /// The evaluators by which the pod was read.
+    pub config: Arc<EvaluatorsConfig>,
 }
 
 /// Who asks evaluators.
 pub trait AskEvaluators: Send + Sync {
-    /// What all evaluators together charge for a pod. The answer comes within their deadline, or is a failure.
+    /// What the selected evaluators together charge for a pod. The answer comes within their deadline, or is a failure.
     fn ask(&self, question: EvaluatorQuestion) -> BoxFuture<'static, Result<Price, Failed>>;
+
+    /// The same at once, in microseconds, if [`Self::is_immediate`].
+    fn answer(&self, question: EvaluatorQuestion) -> Option<Result<Price, Failed>>;
+
+    /// Whether they are all in this process.
+    fn is_immediate(&self) -> bool;
 }
 
 /// What evaluators are sent, and what is to be known besides.
@@ -124,6 +154,10 @@ pub struct EvaluatorQuestion {
     pub is_waiting: bool,
     /// See [`Evaluate::native`].
     pub native: Arc<Charge>,
+    /// See [`Evaluate::counted`].
+    pub counted: Arc<Charge>,
+    /// See [`Evaluate::selected`].
+    pub selected: u16,
 }
 
 /// What evaluators charge.
@@ -135,11 +169,33 @@ pub enum Price {
     NoMatch,
 }
 
+/// What evaluators charge for a pod as it is to be, and what that rests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Priced {
+    /// The price.
+    pub price: Price,
+    /// The configuration by which it was asked for.
+    pub revision: u32,
+    /// The evaluators that selected its namespace.
+    pub in_namespace: u16,
+}
+
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// What is told of it. It is the same each time, so it names no duration and no number of attempts.
     pub text: Arc<str>,
-    /// When the pod may be asked about again; `None`: after a second, and later each time.
-    pub retry: Option<Duration>,
+    /// When the pod is asked about again.
+    pub again: Again,
+}
+
+/// When a pod is asked about again that has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// After a second, and later each time.
+    Later,
+    /// After so long.
+    In(Duration),
+    /// When it or the evaluators have changed: until then the answer is the same.
+    WhenChanged,
 }

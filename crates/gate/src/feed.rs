@@ -34,17 +34,28 @@ impl Gate {
     /// As [`Self::on_pods`], with the pod's JSON. Where evaluators are asked about pods this is to be used.
     pub fn on_pods_with_text(&self, event: &Event<PodWire>, text: Option<&str>) {
         let (Event::InitApply(pod) | Event::Apply(pod)) = event else { return self.on_pods(event) };
-        let evaluators = self.evaluators.read().clone();
-        let view = evaluators.as_ref().zip(text).and_then(|(_, text)| self.view.view(text).ok());
-        let (Some((revision, config)), Some(view)) = (evaluators, view) else { return self.on_pods(event) };
+        let (revision, config) = self.evaluators.borrow().clone();
+        let view = config.as_ref().zip(text).and_then(|(_, text)| self.view.view(text).ok());
+        let Some((config, view)) = config.zip(view) else { return self.on_pods(event) };
         let facts = self.config.read().read(pod, self.now());
-        let content = Content { hash: view.hash, selected_by: config.selecting(&view), revision };
         let (uid, hash) = (facts.uid.clone(), view.hash);
+        let content = Content { hash, selected_by: config.selecting(&view), revision };
         let is_selected = content.selected_by != 0 && facts.gates != Gates::Foreign;
+        let (namespace, name) = (facts.namespace.clone(), facts.name.clone());
+        if is_selected && config.asker.is_immediate() {
+            // Where no process is asked, nothing has to be kept or read again.
+            let question = self.locked(Work::Watch, |state, now| {
+                state.apply_pod_with_content(facts, Some(content), now);
+                state.ask_at_once(&namespace, &name, &uid, hash)
+            });
+            if let Some(question) = question {
+                self.answer_at_once(question, view.json.into());
+            }
+            return self.news.notify_one();
+        }
         if is_selected {
             self.texts.lock().keep(uid.clone(), hash, view.json.into());
         }
-        let (namespace, name) = (facts.namespace.clone(), facts.name.clone());
         let is_asked = self.locked(Work::Watch, |state, now| {
             state.apply_pod_with_content(facts, Some(content), now);
             is_selected && state.is_evaluated(&namespace, &name, &uid, hash)

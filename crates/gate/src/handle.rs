@@ -9,18 +9,18 @@ use sluice_engine::NamespacePattern;
 use sluice_index::{Aaqs, DeviceClasses, KubeVirts, ViewKey};
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::watch::WatchHealth;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch as latest};
 
 use super::admission::{Judgement, Ticket};
 use super::config::{GateConfig, Moment};
-use super::evaluators::{AskEvaluators, EvaluatorsConfig};
+use super::evaluators::EvaluatorsConfig;
 use super::metrics::{GateMetrics, Work};
 use super::state::State;
 use super::targeting::targeting;
 use super::texts::Texts;
 
-/// Evaluators, and the number of that configuration.
-type Numbered = (u32, Arc<EvaluatorsConfig>);
+/// The number of a configuration, and the evaluators that it has.
+type Numbered = (u32, Option<Arc<EvaluatorsConfig>>);
 
 /// The gate as a running thing; clones share it.
 #[derive(Clone)]
@@ -42,8 +42,7 @@ pub struct Gate {
     /// Who waits for which answer. Locked while the state is locked.
     pub(super) asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
     /// The evaluators by whose selectors pods are read.
-    pub(super) evaluators: Arc<RwLock<Option<Numbered>>>,
-    pub(super) asker: Option<Arc<dyn AskEvaluators>>,
+    pub(super) evaluators: Arc<latest::Sender<Numbered>>,
     pub(super) view: Arc<ViewKey>,
     pub(super) texts: Arc<Mutex<Texts>>,
     /// Told when there is something else to show of cluster quotas.
@@ -67,6 +66,8 @@ pub struct GateWatches {
     pub aaqs: WatchHealth,
     /// Of DeviceClasses.
     pub device_classes: WatchHealth,
+    /// Of `Evaluator`s.
+    pub evaluators: WatchHealth,
     /// Of VirtualMachineInstances.
     pub machines: WatchHealth,
     /// Of installations of KubeVirt.
@@ -102,23 +103,10 @@ impl Gate {
             watches,
             asking: Arc::default(),
             evaluators: Arc::default(),
-            asker: None,
             view: Arc::default(),
             texts: Arc::default(),
             clusters_changed: Arc::default(),
         }
-    }
-
-    /// Evaluators are asked by this, once there are any ([`Self::follow_evaluators`]).
-    #[must_use]
-    pub fn asking(self, asker: Arc<dyn AskEvaluators>) -> Self {
-        Self { asker: Some(asker), ..self }
-    }
-
-    /// Whether evaluators may be asked: then pods come [with their JSON](Self::on_pods_with_text).
-    #[must_use]
-    pub fn asks_evaluators(&self) -> bool {
-        self.asker.is_some()
     }
 
     /// The state, for metrics and tests.
@@ -182,6 +170,7 @@ impl Gate {
             charges: health(),
             aaqs: health(),
             device_classes: health(),
+            evaluators: health(),
             machines: health(),
             kubevirts: health(),
         };

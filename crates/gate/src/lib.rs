@@ -42,8 +42,8 @@ pub use admission::{Asked, Change, Judgement, MachineChange, Ticket};
 pub use apply::{AT_A_TIME, Apply};
 pub use config::{GateConfig, Moment};
 pub use evaluators::{
-    AskEvaluators, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, MOST_EVALUATORS,
-    OnFailure, Price, Selection,
+    Again, AskEvaluators, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, MOST_EVALUATORS,
+    OnFailure, Price, Priced, Selection,
 };
 pub use explain::{
     Ahead, Explanation, HeldTold, Lack, Line, Obstacle, PodExplanation, QuotaExplanation, QuotaName, Short,

@@ -39,6 +39,11 @@ impl Gate {
                 let now = *rules.borrow_and_update();
                 self.config.write().rules = now;
                 self.change(Work::Watch, |state, _| state.charge_by(now));
+                let evaluators = self.evaluators.borrow().1.clone();
+                if evaluators.is_some() {
+                    // Rules rest on what Kubernetes counts.
+                    self.evaluate_by(evaluators);
+                }
                 self.watches.pods.list_again().await;
             }
         };
@@ -137,7 +142,7 @@ impl Gate {
             watch.synced().await;
             let _ = timeout(OTHERS_CATCH_UP, watch.list_again()).await;
         });
-        let quotas = [&watches.quotas, &watches.cluster_quotas, &watches.charges];
+        let quotas = [&watches.quotas, &watches.cluster_quotas, &watches.charges, &watches.evaluators];
         let quotas = join_all(quotas.map(WatchHealth::list_again));
         let all = async {
             tokio::join!(self.pods_catch_up(apply), quotas, join_all(others), self.claims_are_known())
@@ -147,8 +152,9 @@ impl Gate {
             let missing = |watch: &WatchHealth| watch.check().err().unwrap_or_default();
             let (pods, quotas) = (missing(&watches.pods), missing(&watches.quotas));
             let (cluster_quotas, charges) = (missing(&watches.cluster_quotas), missing(&watches.charges));
+            let evaluators = missing(&watches.evaluators);
             tracing::warn!(
-                %pods, %quotas, %cluster_quotas, %charges,
+                %pods, %quotas, %cluster_quotas, %charges, %evaluators,
                 "leading, but not deciding before pods and quotas are listed"
             );
         }

@@ -36,6 +36,7 @@ pub use kinds::cluster_resource_quota::{
     ClusterResourceQuotaStatusWire, ClusterResourceQuotaWire, ClusterResourceQuotas, NamespaceStatusWire,
 };
 pub use kinds::device_class::{DeviceClassSpecWire, DeviceClassWire, DeviceClasses};
+pub use kinds::evaluator::EvaluatorWire;
 pub use kinds::headroom_policy::{
     HeadroomBudgetWire, HeadroomOptOutWire, HeadroomPolicySpecWire, HeadroomPolicyWire, Mode, Policies,
     Policy, PolicyRecord,
@@ -51,9 +52,10 @@ pub use kinds::namespace::{
 };
 pub use kinds::pod::{
     AffinityTermWire, AffinityWire, ConditionWire, ContainerStatusWire, ContainerWire, GateWire, Gates,
-    Launcher, LauncherRecord, Launchers, ListWire, Ownership, PlatformKey, PlatformPod, PodAffinityWire,
-    PodChange, PodFacts, PodRecord, PodReference, PodSpecWire, PodStatusWire, PodView, PodWire, PodWithText,
-    Pods, ResourcesWire, ViewKey, WeightedTermWire, growth_of, need_of, push_tightly,
+    Launcher, LauncherRecord, Launchers, ListWire, NativeChargeError, Ownership, PlatformKey, PlatformPod,
+    PodAffinityWire, PodChange, PodFacts, PodRecord, PodReference, PodSpecWire, PodStatusWire, PodView,
+    PodWire, PodWithText, Pods, ResourcesWire, ViewKey, WeightedTermWire, growth_of, native_charge, need_of,
+    push_tightly,
 };
 pub use kinds::resource_quota::{
     Owner, RawQuota, ResourceQuotaRecord, ResourceQuotaState, ResourceQuotaStatusWire, ResourceQuotaWire,

@@ -20,7 +20,8 @@ pub struct Stated<S> {
 
 impl<S: Clone> Stated<S> {
     /// `None` without a status that can be read.
-    pub(crate) fn of(meta: &ObjectMeta, status: Option<&S>) -> Option<Arc<Self>> {
+    #[must_use]
+    pub fn of(meta: &ObjectMeta, status: Option<&S>) -> Option<Arc<Self>> {
         let status = status?.clone();
         let (resource_version, generation) = (meta.resource_version.clone(), meta.generation);
         Some(Arc::new(Self { resource_version, generation, status }))

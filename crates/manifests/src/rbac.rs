@@ -147,6 +147,7 @@ fn controller_cluster_rules() -> Value {
             (names::GROUP, names::ACRQS),
             (names::GROUP, names::AACRQS),
             (names::OWN_GROUP, names::CLUSTER_QUOTA_CHARGES),
+            (names::OWN_GROUP, names::EVALUATORS),
             ("resource.k8s.io", "deviceclasses"),
         ]),
         rule("", &["limitranges"], &READ),
@@ -154,6 +155,8 @@ fn controller_cluster_rules() -> Value {
         rule("resource.k8s.io", &["deviceclasses"], &READ),
         rule(names::MTQ_GROUP, &[&status(names::VMMRQS)], &["update", "patch"]),
         rule(names::OWN_GROUP, &[&status(names::HEADROOM_POLICIES)], &["update", "patch"]),
+        rule(names::OWN_GROUP, &[names::EVALUATORS], &READ),
+        rule(names::OWN_GROUP, &[&status(names::EVALUATORS)], &["patch"]),
         // To learn, in dry runs, who gates pods at an API server.
         rule(names::OWN_GROUP, &[names::GATE_PROBES], &["create"]),
     ];

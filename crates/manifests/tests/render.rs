@@ -19,8 +19,8 @@ fn list(value: &Value) -> Vec<&str> {
 fn objects_come_after_what_they_need_and_what_refuses_pods_last() {
     let objects = render(&InstallOptions::default());
     let kinds: Vec<_> = objects.iter().filter_map(|object| object["kind"].as_str()).collect();
-    assert_eq!(kinds[..11], ["CustomResourceDefinition"; 11]);
-    assert_eq!(kinds[11], "Namespace");
+    assert_eq!(kinds[..12], ["CustomResourceDefinition"; 12]);
+    assert_eq!(kinds[12], "Namespace");
     let from = kinds.iter().position(|kind| kind.contains("AdmissionPolicy")).expect("policies");
     let named = |object: &Value| {
         let kind = object["kind"].as_str().expect("a kind").replace("AdmissionPolicy", "");

@@ -25,6 +25,7 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
             "application.resource.quota.validator",
             "aaq.cr.validator",
             "cluster.apps.resource.quota.validator",
+            "evaluator.quota.sluice.dev",
             "bound.pod.validator",
             "growth.quota.sluice.dev",
             "growth.vmi.quota.sluice.dev",
@@ -43,6 +44,7 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
             let headroom = webhook["name"] == "headroom.quota.sluice.dev";
             let others = [
                 "aaq.cr.validator",
+                "evaluator.quota.sluice.dev",
                 "size.vm.quota.sluice.dev",
                 "target.quota.sluice.dev",
                 "growth.headroom.quota.sluice.dev",

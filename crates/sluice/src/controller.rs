@@ -34,6 +34,7 @@ use sluice_webhook::WebhookMetrics;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::evaluators::ActiveEvaluators;
 use crate::gating::GatingArgs;
 use crate::growth::{self, GrowthArgs};
 use crate::headroom::{HeadroomArgs, Setup};
@@ -41,7 +42,7 @@ use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
 use crate::platform::PlatformArgs;
 use crate::rules::follow_versions;
-use crate::sidecars::{SidecarArgs, Sidecars};
+use crate::sidecars::SidecarArgs;
 use crate::tls_profile::ProfileWatch;
 use crate::watches::{ControllerWatches, QuotaUsers, SecretWatches};
 
@@ -161,15 +162,13 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let watches = ControllerWatches::new(&args.namespace);
     let sidecars = args.sidecars.start(registry.sub_registry_with_prefix("sluice"))?;
     let gate = Gate::new(config, &exempt, metrics, watches.gate(), Arc::clone(&clock));
-    let gate = match &sidecars {
-        Some(sidecars) => gate.asking(sidecars.asker()),
-        None => gate,
-    };
+    let evaluators = Arc::new(ActiveEvaluators::new(sidecars, gate.clone()));
     registry.register_collector(Box::new(QuotaCollector { state: gate.state(), clock: Arc::clone(&clock) }));
 
     // The lease is given back, and what head-room rests on is kept current, until the last request is answered.
     let stopped = CancellationToken::new();
     let mut tasks = Tasks::new();
+    evaluators.spawn(&mut tasks, &cancel);
     let locks = ObservedLocks::new(watches.headroom(), true);
     let observed = Arc::clone(locks.observed());
     let headroom_client = connect(&options("head-room")).await?;
@@ -203,10 +202,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         cancel.clone(),
     );
     tasks.spawn("status of the AAQ", fallible(telling));
-    let admin = admin(&watches, Arc::clone(&gating), sidecars.as_ref());
-    if let Some(sidecars) = sidecars {
-        sidecars.spawn(&mut tasks, &gate, &cancel);
-    }
+    let admin = admin(&watches, Arc::clone(&gating), &evaluators);
     let (certs, profile) = (Arc::new(CertStore::empty()), Arc::new(TlsProfile::default()));
     let clients = growth::asking(&args.namespace);
     let served = (Arc::clone(&certs), Arc::clone(&clients), Arc::clone(&profile));
@@ -254,7 +250,12 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         tasks.spawn(name, fallible(managing));
     }
     let shown = ClusterQuotaStatus::new(args.applied_cluster_quotas.into());
-    let quotas = QuotaUsers { gate: gate.clone(), managed, managed_cluster, cluster: shown.clone() };
+    let objects = evaluators.objects();
+    let told_by = ((client.clone(), Arc::clone(&clock)), (token.clone(), leadership.clone()));
+    let telling = objects.tell(told_by.0, told_by.1, writes.clone(), cancel.clone());
+    tasks.spawn("status of evaluators", fallible(telling));
+    let quotas =
+        QuotaUsers { gate: gate.clone(), evaluators, managed, managed_cluster, cluster: shown.clone() };
     let used = (quotas, gating, Arc::clone(&observed), ProfileWatch::new(profile));
     watches.spawn(&mut tasks, [client.clone(), headroom_client], used, &stopped);
     let showing = shown.run(gate.clone(), client.clone(), token.clone(), writes.clone(), cancel.clone());
@@ -327,12 +328,10 @@ impl ControllerArgs {
 }
 
 /// Ready when each watch is current, alive while each is heard of or tried.
-fn admin(watches: &ControllerWatches, gating: Arc<GatingWatch>, sidecars: Option<&Sidecars>) -> Admin {
+fn admin(watches: &ControllerWatches, gating: Arc<GatingWatch>, evaluators: &ActiveEvaluators) -> Admin {
     let (live, ready) = (Checks::default(), Checks::default());
     ready.tell("gate", move || gating.summary());
-    if let Some(sidecars) = sidecars {
-        sidecars.tell(&ready);
-    }
+    evaluators.tell(&ready);
     for watch in watches.all() {
         let stuck = watch.clone();
         live.add(watch.kind().to_owned(), move || stuck.alive());

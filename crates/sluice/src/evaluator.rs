@@ -1,4 +1,6 @@
-//! `sluice evaluator check`: tries an evaluator without a cluster.
+//! `sluice evaluator`: tries evaluators without a cluster.
+
+mod explain;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -32,6 +34,14 @@ enum EvaluatorCommand {
     /// Exit code: 0: all is good; 1: something is wrong, and the output says what; 2: the evaluator cannot be reached, or an
     /// option is wrong.
     Check(CheckArgs),
+    /// Print what the rule of an Evaluator charges pods, beside what Kubernetes counts
+    ///
+    /// The rule's own examples are checked first, as at its admission. No cluster is needed, so namespaceSelector is not
+    /// looked at.
+    ///
+    /// Exit code: 0: the rule has an answer for each pod; 1: the rule is refused, or a pod would be held, and the output
+    /// says why; 2: a file cannot be read, or an option is wrong.
+    Explain(explain::ExplainArgs),
 }
 
 /// Flags of `sluice evaluator check`.
@@ -54,7 +64,13 @@ pub struct CheckArgs {
 /// # Errors
 /// When standard output cannot be written.
 pub async fn run(args: EvaluatorArgs) -> anyhow::Result<ExitCode> {
-    let EvaluatorCommand::Check(args) = args.command;
+    match args.command {
+        EvaluatorCommand::Check(args) => try_sidecar(args).await,
+        EvaluatorCommand::Explain(args) => explain::run(&args),
+    }
+}
+
+async fn try_sidecar(args: CheckArgs) -> anyhow::Result<ExitCode> {
     let samples = match args.pods.as_deref().map_or_else(|| Ok(generated()), samples_of) {
         Ok(samples) => samples,
         Err(error) => return Ok(not_reached(&error)),

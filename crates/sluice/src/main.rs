@@ -4,6 +4,7 @@ mod cli;
 mod controller;
 mod crds;
 mod evaluator;
+mod evaluators;
 mod existence;
 mod gating;
 mod growth;

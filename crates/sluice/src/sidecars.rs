@@ -5,14 +5,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
-use sluice_evaluators::{Config, EvaluatorState, Evaluators, OtherPods, Question, Verdict};
-use sluice_gate::{
-    AskEvaluators, EvaluatorQuestion, EvaluatorsConfig, Failed, Gate, MOST_EVALUATORS, OnFailure, Price,
-    Selection,
-};
+use sluice_evaluators::{Config, EvaluatorState, Evaluators};
+use sluice_gate::{Gate, MOST_EVALUATORS, OnFailure};
 use sluice_runtime::health::Checks;
 use sluice_runtime::shutdown::Tasks;
 use tokio::sync::watch;
@@ -65,22 +60,23 @@ impl FromStr for Named {
     }
 }
 
-/// The evaluators of a controller.
+/// The evaluators beside a controller.
 pub struct Sidecars {
-    evaluators: Arc<Evaluators>,
-    config: Arc<EvaluatorsConfig>,
+    /// Asks them.
+    pub evaluators: Arc<Evaluators>,
+    /// Their names, in their order.
+    pub names: Vec<Arc<str>>,
+    /// What becomes of pods about which they do not answer.
+    pub on_failure: OnFailure,
 }
 
 impl SidecarArgs {
-    /// Looks for the evaluators from now on; `None`: there are to be none, and they cost nothing.
+    /// Looks for the evaluators from now on.
     ///
     /// # Errors
     /// When two have one name or one directory, or there are too many.
-    pub fn start(&self, metrics: &mut Registry) -> anyhow::Result<Option<Sidecars>> {
+    pub fn start(&self, metrics: &mut Registry) -> anyhow::Result<Sidecars> {
         let all = &self.evaluators;
-        if all.is_empty() {
-            return Ok(None);
-        }
         anyhow::ensure!(
             all.len() <= MOST_EVALUATORS,
             "--evaluator is given {} times: at most {MOST_EVALUATORS} evaluators are asked",
@@ -100,38 +96,28 @@ impl SidecarArgs {
             WhenBroken::Hold => OnFailure::Hold,
             WhenBroken::CountNatively => OnFailure::CountNatively,
         };
-        let evaluated = all.iter().map(|named| (Arc::clone(&named.name), Selection::default())).collect();
-        let config = Arc::new(EvaluatorsConfig { evaluators: evaluated, on_failure });
-        Ok(Some(Sidecars { evaluators, config }))
+        let names = all.iter().map(|named| Arc::clone(&named.name)).collect();
+        Ok(Sidecars { evaluators, names, on_failure })
     }
 }
 
 impl Sidecars {
-    /// Has the gate ask them.
-    pub fn asker(&self) -> Arc<dyn AskEvaluators> {
-        Arc::new(Asker(Arc::clone(&self.evaluators)))
-    }
-
     /// Tells of each in the answer of `/readyz`. None of them keeps the controller from being ready.
     pub fn tell(&self, ready: &Checks) {
+        if self.names.is_empty() {
+            return;
+        }
         let states = self.evaluators.follow();
         ready.tell("evaluators", move || summary(&states.borrow()));
     }
 
     /// Has the gate follow whether they work.
-    pub fn spawn(self, tasks: &mut Tasks, gate: &Gate, cancel: &CancellationToken) {
-        let Self { evaluators, config } = self;
-        let (configured, configs) = watch::channel(Some(config));
-        let following = gate.clone().follow_evaluators(configs, cancel.clone());
-        tasks.spawn("evaluators", async move {
-            following.await;
-            drop(configured);
-            Ok::<_, Infallible>(())
-        });
+    pub fn spawn(&self, tasks: &mut Tasks, gate: &Gate, cancel: &CancellationToken) {
         let (gate, cancel) = (gate.clone(), cancel.clone());
-        let states = evaluators.follow();
+        let states = self.evaluators.follow();
+        // Whoever is asked lives as long as this.
+        let evaluators = Arc::clone(&self.evaluators);
         tasks.spawn("states of evaluators", async move {
-            // Whoever is asked lives as long as this.
             let _evaluators = evaluators;
             cancel.run_until_cancelled(follow_states(states, &gate)).await;
             Ok::<_, Infallible>(())
@@ -170,32 +156,6 @@ fn summary(states: &[EvaluatorState]) -> String {
         None => format!("{} is looked for", state.name),
     };
     states.iter().map(one).collect::<Vec<_>>().join("; ")
-}
-
-struct Asker(Arc<Evaluators>);
-
-impl AskEvaluators for Asker {
-    fn ask(&self, question: EvaluatorQuestion) -> BoxFuture<'static, Result<Price, Failed>> {
-        let EvaluatorQuestion { uid, namespace, hash, pod_json, is_waiting, native } = question;
-        let question = Question {
-            uid: uid.to_string().into(),
-            namespace,
-            hash,
-            pod_json,
-            other_pods: OtherPods::default(),
-            is_waiting,
-            native,
-        };
-        let answer = self.0.ask(question);
-        async move {
-            match answer.await {
-                Ok(Verdict::Charge(charge)) => Ok(Price::Charge(charge)),
-                Ok(Verdict::NoMatch) => Ok(Price::NoMatch),
-                Err(why) => Err(Failed { text: why.to_string().into(), retry: None }),
-            }
-        }
-        .boxed()
-    }
 }
 
 #[cfg(test)]
@@ -247,10 +207,10 @@ mod tests {
         let started = |values: &[&str]| {
             let evaluators = values.iter().map(|value| value.parse().unwrap()).collect();
             let args = SidecarArgs { evaluators, evaluator_failure: WhenBroken::Hold };
-            args.start(&mut Registry::default()).map(|it| it.is_some()).map_err(|error| error.to_string())
+            args.start(&mut Registry::default()).map(|it| it.names.len()).map_err(|error| error.to_string())
         };
-        assert_eq!(started(&[]), Ok(false));
-        assert_eq!(started(&["a=/run/a", "b=/run/b"]), Ok(true));
+        assert_eq!(started(&[]), Ok(0));
+        assert_eq!(started(&["a=/run/a", "b=/run/b"]), Ok(2));
         for (two, said) in [
             (["a=/run/a", "a=/run/b"], "--evaluator a=/run/a and a=/run/b"),
             (["a=/run/a", "b=/run/a"], "--evaluator a=/run/a and b=/run/a"),

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource};
@@ -27,9 +28,14 @@ use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::watch_secret;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use sluice_webhook::{AaqSightings, App};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::evaluators::ActiveEvaluators;
 use crate::tls_profile::ProfileWatch;
+
+/// So long the watch of pods waits for the list of evaluators.
+const EVALUATORS_LISTED_IN: Duration = Duration::from_secs(5);
 
 /// The kinds that head-room rests on in each process that knows of it.
 struct HeadroomWatches {
@@ -98,6 +104,8 @@ impl HeadroomWatches {
 pub struct QuotaUsers {
     /// The gate.
     pub gate: Gate,
+    /// What says what pods take in place of Kubernetes.
+    pub evaluators: Arc<ActiveEvaluators>,
     /// The managed quotas of quotas of one namespace.
     pub managed: ManagedQuotas,
     /// Those of cluster quotas.
@@ -117,6 +125,7 @@ pub struct ControllerWatches {
     cluster_resource_quotas: WatchHealth,
     aaqs: WatchHealth,
     device_classes: WatchHealth,
+    evaluators: WatchHealth,
     limit_ranges: WatchHealth,
     headroom: HeadroomWatches,
 }
@@ -133,6 +142,7 @@ impl ControllerWatches {
             cluster_resource_quotas: WatchHealth::new(names::CLUSTER_RESOURCE_QUOTAS),
             aaqs: WatchHealth::new(names::AAQS),
             device_classes: WatchHealth::new("deviceclasses"),
+            evaluators: WatchHealth::new(names::EVALUATORS),
             limit_ranges: WatchHealth::new("limitranges"),
             headroom: HeadroomWatches::new("pods"),
         }
@@ -149,6 +159,7 @@ impl ControllerWatches {
             charges: self.charges.clone(),
             aaqs: self.aaqs.clone(),
             device_classes: self.device_classes.clone(),
+            evaluators: self.evaluators.clone(),
             machines: self.headroom.vmis.clone(),
             kubevirts: self.headroom.kubevirts.clone(),
         }
@@ -172,7 +183,8 @@ impl ControllerWatches {
     /// Those that readiness and liveness rest on: all but that of DeviceClasses, by which nothing is decided.
     pub fn all(&self) -> Vec<WatchHealth> {
         let quotas = [&self.arqs, &self.acrqs, &self.charges, &self.aacrqs, &self.cluster_resource_quotas];
-        [quotas.map(WatchHealth::clone).to_vec(), vec![self.aaqs.clone()], self.headroom()].concat()
+        let said = vec![self.aaqs.clone(), self.evaluators.clone()];
+        [quotas.map(WatchHealth::clone).to_vec(), said, self.headroom()].concat()
     }
 
     /// Feeds all that use them, until `stopped`. Every replica does that, leader or not. A flood of pods delays nothing that
@@ -197,7 +209,7 @@ impl ControllerWatches {
         (quotas, gating, observed, mut profile): (QuotaUsers, Arc<GatingWatch>, Arc<Observed>, ProfileWatch),
         stopped: CancellationToken,
     ) -> Result<(), WentBack> {
-        let QuotaUsers { gate, managed, managed_cluster, cluster } = quotas;
+        let QuotaUsers { gate, evaluators, managed, managed_cluster, cluster } = quotas;
         let crqs = &self.cluster_resource_quotas;
         let via = Via { client: &client, cancel: &stopped };
         tokio::try_join!(
@@ -221,6 +233,7 @@ impl ControllerWatches {
             via.watch(&self.aacrqs, if_installed(), |event| cluster.on_mirrors(&event)),
             // Before Kubernetes 1.34 there is no such kind.
             via.watch(&self.device_classes, if_installed(), |event| gate.on_device_classes(&event)),
+            via.watch(&self.evaluators, if_installed(), |event| evaluators.on_evaluators(&event)),
             self.watch_charges(via, &gate),
             via.watch(&self.aaqs, all(), |event: Event<AaqWire>| {
                 gate.on_aaqs(&event);
@@ -232,22 +245,26 @@ impl ControllerWatches {
         .map(drop)
     }
 
-    /// With their JSON where evaluators are sent it.
+    /// With their JSON from the first evaluator on. Without any, it costs nothing.
     async fn watch_pods(&self, via: Via<'_>, gate: &Gate, observed: &Observed) -> Result<(), WentBack> {
         let pods = &self.headroom.pods;
-        if gate.asks_evaluators() {
-            let sink = |event: Event<PodWithText>| {
-                let (event, text) = PodWithText::split(event);
-                gate.on_pods_with_text(&event, text.as_deref().map(RawValue::get));
-                observed.apply(&event);
-            };
-            return via.watch(pods, all(), sink).await;
-        }
-        let sink = |event: Event<PodWire>| {
+        // Where there are some, pods need not be listed twice. A start waits for it no longer than for other lists.
+        let _ = timeout(EVALUATORS_LISTED_IN, self.evaluators.synced()).await;
+        let plainly = |event: Event<PodWire>| {
             gate.on_pods(&event);
             observed.apply(&event);
         };
-        via.watch(pods, all(), sink).await
+        tokio::select! {
+            biased;
+            () = gate.asks_evaluators() => {}
+            ended = via.watch(pods, all(), plainly) => return ended,
+        }
+        let with_text = |event: Event<PodWithText>| {
+            let (event, text) = PodWithText::split(event);
+            gate.on_pods_with_text(&event, text.as_deref().map(RawValue::get));
+            observed.apply(&event);
+        };
+        via.watch(pods, all(), with_text).await
     }
 
     /// They are in the namespace of the installation; in others they are none of ours.

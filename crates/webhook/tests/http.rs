@@ -101,6 +101,7 @@ async fn each_rule_of_a_configuration_leads_to_its_endpoint() {
         let kind = |resource: &str| match resource {
             "pods" | "pods/resize" => "Pod",
             "gateprobes" => "GateProbe",
+            "evaluators" => "Evaluator",
             "virtualmachineinstances" => "VirtualMachineInstance",
             "virtualmachines" => "VirtualMachine",
             "aaqs" => "AAQ",

@@ -124,6 +124,8 @@ pub fn question_of(pod: &Value) -> Question {
         other_pods: OtherPods::default(),
         is_waiting: true,
         native: Arc::new(charge(&[("cpu", "250m"), ("pods", "1")])),
+        counted: Arc::default(),
+        rules: Arc::default(),
     }
 }
 

@@ -22,7 +22,10 @@ struct Known {
     answered: u32,
     /// The configuration by which the content was read; 0: it was not.
     read: u32,
+    /// The evaluators that select the pod by its labels.
     selected_by: u16,
+    /// Those that gave the last answer.
+    asked: u16,
     /// The last answer is about this content.
     is_current: bool,
     /// A later version was seen without its content.
@@ -33,6 +36,8 @@ struct Known {
 #[derive(Debug)]
 struct Open {
     namespace: NamespaceId,
+    /// The evaluators that are asked.
+    selected: u16,
     since_ms: u64,
     is_waiting: bool,
     /// The question that is in flight.
@@ -40,7 +45,7 @@ struct Open {
     has_turn: bool,
     failures: u32,
     failure: Option<Arc<str>>,
-    /// Not to be asked about before (milliseconds).
+    /// Not to be asked about before (milliseconds); `NEVER`: before something has changed.
     retry_ms: u64,
     is_told: bool,
     has_expired: bool,
@@ -107,13 +112,16 @@ impl Evaluations {
         self.config.is_some()
     }
 
-    #[cfg(test)]
     pub const fn revision(&self) -> u32 {
         self.revision
     }
 
     pub fn config(&self) -> Option<&EvaluatorsConfig> {
         self.config.as_deref()
+    }
+
+    pub fn shared_config(&self) -> Option<Arc<EvaluatorsConfig>> {
+        self.config.clone()
     }
 
     /// From now on these are asked. What is answered by then stays the last answer of each pod, and is for no content.
@@ -164,10 +172,15 @@ impl Evaluations {
             || known.is_stale
             || known.hash != hash
             || known.selected_by != content.selected_by;
-        known.is_current &= known.hash == hash;
+        let is_changed = known.hash != hash;
+        known.is_current &= !is_changed;
         known.hash = hash;
         known.selected_by = content.selected_by;
         (known.read, known.is_stale) = (revision, false);
+        if let Some(open) = self.open.get_mut(&id).filter(|_| is_changed) {
+            // Nothing was said yet of what it is now. It does not leave the turns of those that fail by that.
+            (open.failure, open.retry_ms) = (None, 0);
+        }
         is_other
     }
 
@@ -181,10 +194,11 @@ impl Evaluations {
         }
     }
 
-    /// What is to be charged by what is said of its content.
-    pub fn of(&self, id: PodId) -> Evaluation<'_> {
+    /// What is to be charged by what these evaluators say of its content.
+    pub fn of(&self, id: PodId, selected: u16) -> Evaluation<'_> {
         let is_current = |known: &&Known| {
             known.is_current
+                && known.asked == selected
                 && !known.is_stale
                 && known.answered == self.revision
                 && known.read == self.revision
@@ -192,7 +206,8 @@ impl Evaluations {
         if let Some(price) = self.get(id).filter(is_current).and_then(|known| known.last.as_ref()) {
             return Evaluation::Current(price);
         }
-        match self.open.get(&id).and_then(|open| open.failure.as_ref()) {
+        let open = self.open.get(&id).filter(|open| open.selected == selected);
+        match open.and_then(|open| open.failure.as_ref()) {
             Some(why) => Evaluation::Failed(why),
             None => Evaluation::Awaited,
         }
@@ -205,18 +220,30 @@ impl Evaluations {
 
     /// The pod is priced as this one until there is an answer about it.
     pub fn inherit(&mut self, id: PodId, from: PodId) {
-        let Some((price, answered)) = self.get(from).and_then(|it| Some((it.last.clone()?, it.answered)))
-        else {
-            return;
-        };
+        let Some(known) = self.get(from).filter(|known| known.last.is_some()) else { return };
+        let (price, answered, asked) = (known.last.clone(), known.answered, known.asked);
         if let Some(known) = self.slot(id).filter(|known| known.last.is_none()) {
-            (known.last, known.answered, known.is_current) = (Some(price), answered, false);
+            (known.last, known.answered, known.is_current, known.asked) = (price, answered, false, asked);
         }
     }
 
-    /// Whether pods without an answer are charged what Kubernetes counts.
-    pub const fn counts_natively(&self) -> bool {
-        self.is_native
+    /// Whether the content of the pod was read by the evaluators of now.
+    pub fn is_read(&self, id: PodId) -> bool {
+        self.get(id).is_some_and(|known| known.read == self.revision && !known.is_stale)
+    }
+
+    /// Forgets the last answer about the pod. Returns whether there was one.
+    pub fn unprice(&mut self, id: PodId) -> bool {
+        let known = self.known.get_mut(id.0 as usize);
+        known.is_some_and(|known| {
+            known.is_current = false;
+            known.last.take().is_some()
+        })
+    }
+
+    /// Whether a pod without an answer of these evaluators is charged what Kubernetes counts.
+    pub fn counts_natively(&self, selected: u16) -> bool {
+        self.is_native && self.config().is_some_and(|config| selected & !config.may_fail == 0)
     }
 
     /// The pod is counted natively. Returns whether it was not before.

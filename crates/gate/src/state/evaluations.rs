@@ -13,15 +13,15 @@ use super::State;
 use super::machines::age;
 use crate::action::Release;
 use crate::config::Moment;
-use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, Price};
+use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, Price, Priced};
 use crate::parts::evaluations::{Answered, Evaluation};
 use crate::parts::owners::{Owner, Payer};
 use crate::stage::{Stage, Stuck};
 
 impl State {
     /// From now on these evaluators are asked, or none. No pod of the namespaces that are concerned is released before each
-    /// of those that run has an answer of theirs. Returns the number of the configuration: pods have to be seen again, with
-    /// [contents](Content) that were read by it.
+    /// of those that run has an answer of theirs, or a while has passed. Returns the number of the configuration: pods have
+    /// to be seen again, with [contents](Content) that were read by it.
     pub fn follow_evaluators(&mut self, config: Option<Arc<EvaluatorsConfig>>, now: Moment) -> u32 {
         let was_on = self.evaluations.is_on();
         let revision = self.evaluations.configure(config);
@@ -72,21 +72,22 @@ impl State {
         }
         let owned = self.paying_owner(record);
         let native = || owned.clone().unwrap_or_else(|| Payer::pod(Arc::clone(&record.charge)));
-        if !self.is_asked_about(id, record) {
+        let selected = self.asked_of(id, record);
+        if selected == 0 {
             return Some(native());
         }
         let priced = |price: &Price| match (price, &owned) {
             (Price::Charge(charge), None) => Payer::pod(Arc::clone(charge)),
             _ => native(),
         };
-        if let Evaluation::Current(price) = self.evaluations.of(id) {
+        if let Evaluation::Current(price) = self.evaluations.of(id, selected) {
             return Some(priced(price));
         }
         let is_waiting = record.gates != Gates::None;
         if let Some(last) = self.evaluations.last(id).filter(|_| !is_waiting) {
             return Some(priced(last));
         }
-        if is_waiting && (self.has_pause(record.namespace) || self.evaluations.counts_natively()) {
+        if is_waiting && (self.has_pause(record.namespace) || self.evaluations.counts_natively(selected)) {
             return Some(native());
         }
         None
@@ -102,19 +103,50 @@ impl State {
     /// Whether evaluators say what the pod is charged. Ended pods are charged as ever: they must not keep room because an
     /// evaluator does not work.
     pub(super) fn is_asked_about(&self, id: PodId, record: &PodRecord) -> bool {
-        let Some(config) = self.evaluations.config() else { return false };
+        self.asked_of(id, record) != 0
+    }
+
+    /// The evaluators that say it, a bit for each.
+    fn asked_of(&self, id: PodId, record: &PodRecord) -> u16 {
+        if !self.evaluations.is_on() {
+            return 0;
+        }
         if record.gates == Gates::Foreign || record.is_over() || record.unreadable.is_some() {
-            return false;
+            return 0;
         }
-        let Some(namespace) = self.namespaces.get(record.namespace) else { return false };
+        let Some(namespace) = self.namespaces.get(record.namespace) else { return 0 };
         if namespace.quotas().is_empty() || self.namespaces.is_targeted(record.namespace) != Some(true) {
-            return false;
+            return 0;
         }
-        let selected_by = self.evaluations.selected_by(id, record.gates != Gates::None);
-        selected_by != 0
-            && selected_by & config.selecting_namespace(|selector| namespace.is_selected(selector)) != 0
-            && !self.is_exempt(record)
-            && !self.is_further_launcher(id, record)
+        let selected = self.selected_of(id, record);
+        if selected == 0 || self.is_exempt(record) || self.is_further_launcher(id, record) {
+            return 0;
+        }
+        selected
+    }
+
+    /// The evaluators that select the pod and its namespace by their labels.
+    fn selected_of(&self, id: PodId, record: &PodRecord) -> u16 {
+        let Some(config) = self.evaluations.config() else { return 0 };
+        let Some(namespace) = self.namespaces.get(record.namespace) else { return 0 };
+        let by_labels = self.evaluations.selected_by(id, record.gates != Gates::None);
+        if by_labels == 0 {
+            return 0;
+        }
+        by_labels & config.selecting_namespace(|selector| namespace.is_selected(selector))
+    }
+
+    /// Whether the price was asked for by the evaluators of now.
+    pub(super) fn is_of_now(&self, namespace: &str, priced: &Priced) -> bool {
+        let config = self.evaluations.config();
+        let in_namespace = config.map_or(0, |config| self.selecting_namespace(namespace, config));
+        priced.revision == self.evaluations.revision() && priced.in_namespace == in_namespace
+    }
+
+    /// Those of these evaluators that select the namespace.
+    pub(crate) fn selecting_namespace(&self, name: &str, config: &EvaluatorsConfig) -> u16 {
+        let namespace = self.namespaces.id(name).and_then(|id| self.namespaces.get(id));
+        namespace.map_or(0, |it| config.selecting_namespace(|selector| it.is_selected(selector)))
     }
 
     /// Whether the pod is one of a VM that is charged by what is answered about another one. So a migration waits for no
@@ -186,8 +218,10 @@ impl State {
             return;
         }
         let Some(record) = self.pods.get(id).cloned() else { return };
-        if self.is_asked_about(id, &record) {
-            self.evaluations.ask(id, record.namespace, record.gates != Gates::None, now);
+        let selected = self.asked_of(id, &record);
+        if selected != 0 {
+            let is_waiting = record.gates != Gates::None;
+            self.evaluations.ask(id, (record.namespace, selected), is_waiting, now);
             let is_pending = self.evaluations.is_pending(record.namespace);
             if is_pending && !self.reclassification.is_paused(record.namespace) {
                 self.reclassify_later(record.namespace, Vec::new());
@@ -195,6 +229,13 @@ impl State {
             return;
         }
         self.evaluations.close(id);
+        if self.evaluations.is_read(id) && self.selected_of(id, &record) == 0 && self.evaluations.unprice(id)
+        {
+            // What was said of it when one selected it counts no more, for its VM neither.
+            let is_of_machine = self.machines.are_charged() && self.is_launcher(&record);
+            let owner = if is_of_machine { self.claimed_owner(&record) } else { None };
+            self.machines.appraise_later(owner);
+        }
         if record.gates == Gates::None && self.is_further_launcher(id, &record) {
             // What the VM is charged stays when the others go.
             for other in self.launchers_beside(id, &record) {
@@ -214,7 +255,8 @@ impl State {
 
     /// Counts a pod that is counted natively because evaluators do not work.
     pub(super) fn note_native(&mut self, id: PodId) {
-        let is_native = self.evaluations.counts_natively();
+        let Some(record) = self.pods.get(id) else { return };
+        let is_native = self.evaluations.counts_natively(self.asked_of(id, record));
         if is_native && self.evaluations.note_native(id) {
             self.stats.counted_natively += 1;
         }
@@ -230,24 +272,43 @@ impl State {
                 self.evaluations.look_at(id);
                 continue;
             }
-            let Some(Release { namespace, name, uid, version, .. }) = self.address(id) else { continue };
-            let Some((hash, serial)) = self.evaluations.begin(id) else { continue };
-            let is_launcher = self.machines.are_charged() && self.is_launcher(&record);
-            let native = if is_launcher { Arc::default() } else { record.charge };
-            let is_waiting = record.gates != Gates::None;
-            questions.push(Evaluate {
-                pod: id,
-                namespace,
-                name,
-                uid,
-                version,
-                hash,
-                serial,
-                is_waiting,
-                native,
-            });
+            questions.extend(self.question_about(id, record));
         }
         questions
+    }
+
+    /// The question about the pod with this content, if it waits for an answer. It is in flight from now on.
+    #[must_use]
+    pub fn ask_at_once(&mut self, namespace: &str, name: &str, uid: &Uid, hash: u128) -> Option<Evaluate> {
+        let id = self.namespaces.id(namespace).and_then(|namespace| self.pods.find(namespace, name))?;
+        let record = self.pods.get(id).filter(|record| record.uid == *uid).cloned()?;
+        let is_open = self.evaluations.is_open(id, hash);
+        if is_open { self.question_about(id, record) } else { None }
+    }
+
+    fn question_about(&mut self, id: PodId, record: PodRecord) -> Option<Evaluate> {
+        let selected = self.asked_of(id, &record);
+        let config = self.evaluations.shared_config().filter(|_| selected != 0)?;
+        let Release { namespace, name, uid, version, .. } = self.address(id)?;
+        let (hash, serial) = self.evaluations.begin(id)?;
+        let is_launcher = self.machines.are_charged() && self.is_launcher(&record);
+        let is_waiting = record.gates != Gates::None;
+        let counted = record.charge;
+        let native = if is_launcher { Arc::default() } else { Arc::clone(&counted) };
+        Some(Evaluate {
+            pod: id,
+            namespace,
+            name,
+            uid,
+            version,
+            hash,
+            serial,
+            is_waiting,
+            native,
+            counted,
+            selected,
+            config,
+        })
     }
 
     pub(super) fn on_evaluated(
@@ -323,8 +384,9 @@ impl State {
         if !self.evaluations.is_told(id) {
             return None;
         }
-        let names = self.evaluations.config()?.names();
-        Some(match self.evaluations.of(id) {
+        let selected = self.asked_of(id, self.pods.get(id)?);
+        let names = self.evaluations.config()?.names(selected);
+        Some(match self.evaluations.of(id, selected) {
             Evaluation::Failed(why) => {
                 format!(
                     "held: {why}; evaluators ({names}) say what the pod takes, and no pod goes without an answer"

@@ -8,7 +8,7 @@ use sluice_index::{Gates, NamespaceId, PodFacts, Version};
 use super::State;
 use crate::admission::{Asked, CHANGED, Change, Judgement, UNEVALUATED, UNSEEN};
 use crate::config::Moment;
-use crate::evaluators::Price;
+use crate::evaluators::{Price, Priced};
 use crate::parts::admissions::{Parts, Wanted};
 use crate::parts::growth::Want;
 use crate::stage::Stage;
@@ -75,7 +75,8 @@ impl State {
         if !is_asked {
             return Ok(None);
         }
-        match &change.price {
+        let is_of_now = |priced: &&Priced| self.is_of_now(&change.after.namespace, priced);
+        match change.price.as_ref().filter(is_of_now).map(|priced| &priced.price) {
             Some(Price::Charge(charge)) => {
                 Ok(Some(PodFacts { charge: Charge::clone(charge), ..change.after.clone() }))
             }

@@ -5,7 +5,7 @@ use sluice_index::{NamespaceId, PodWire};
 
 use super::State;
 use crate::config::{GateConfig, Moment};
-use crate::evaluators::Content;
+use crate::evaluators::{Content, Price, Priced};
 use crate::parts::foreign_charges::Place;
 use crate::parts::owners::Payer;
 use crate::parts::stamp::Stamp;
@@ -22,6 +22,12 @@ impl State {
         let facts = self.config.read(wire, now);
         let content = Content { hash, selected_by: u16::MAX, revision: self.evaluations.revision() };
         self.apply_pod_with_content(facts, Some(content), now);
+    }
+
+    /// What the evaluators of now charge for a pod of the namespace as it is to be.
+    pub(crate) fn priced_now(&self, namespace: &str, price: Price) -> Option<Priced> {
+        let in_namespace = self.selecting_namespace(namespace, self.evaluations.config()?);
+        Some(Priced { price, revision: self.evaluations.revision(), in_namespace })
     }
 
     /// Before anything is written.

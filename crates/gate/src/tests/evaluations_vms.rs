@@ -7,6 +7,7 @@ use super::evaluator::config;
 use super::machines::sized;
 use super::resizes::change;
 use super::stories::{Story, at};
+use super::team::NAMESPACE;
 use crate::{Asked, Judgement, OnFailure};
 
 const SOURCE: &str = "v1-p1";
@@ -80,7 +81,7 @@ fn what_was_admitted_stays_charged_until_there_is_an_answer() {
     let question = story.question(0);
     story.say(&question, price(400), 10);
     let mut change = change(story.server.pod("a").clone(), 200);
-    change.price = price(900).ok();
+    change.price = story.state.priced_now(NAMESPACE, price(900).unwrap());
     assert!(matches!(story.state.ask(&change, at(20)), Asked::Recording(_)));
     story.questions(30);
     story.server.resize_pod("a", 200);
@@ -103,10 +104,16 @@ fn a_resize_is_judged_by_what_evaluators_say_of_the_new_pod() {
     let mut change = change(story.server.pod("a").clone(), 200);
     let asked = story.state.ask(&change, at(20));
     assert!(matches!(asked, Asked::Judged(Judgement::Undecided(_))), "nothing is guessed: {asked:?}");
-    change.price = price(1_001).ok();
+    change.price = story.state.priced_now(NAMESPACE, price(1_001).unwrap());
     let asked = story.state.ask(&change, at(20));
     assert!(matches!(&asked, Asked::Judged(Judgement::Refused(why)) if why.contains("601m")), "{asked:?}");
-    change.price = price(900).ok();
+    change.price = story.state.priced_now(NAMESPACE, price(900).unwrap());
+    if let Some(priced) = &mut change.price {
+        priced.revision -= 1;
+    }
+    let asked = story.state.ask(&change, at(20));
+    assert!(matches!(asked, Asked::Judged(Judgement::Undecided(_))), "other evaluators said it: {asked:?}");
+    change.price = story.state.priced_now(NAMESPACE, price(900).unwrap());
     assert!(matches!(story.state.ask(&change, at(20)), Asked::Recording(_)));
     story.questions(30);
     assert_eq!((story.answered.len(), story.server.used()), (1, "900m"));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use serde_json::Value;
 use sluice_engine::{Amount, Charge, Resource};
 use sluice_index::Gates;
@@ -11,14 +12,39 @@ use sluice_index::Gates;
 use super::server::{CPU, Kind, Server, is_gated, pod_milli, uid};
 use super::step::Fault;
 use super::world::World;
-use crate::{Evaluate, EvaluatorsConfig, Failed, OnFailure, Outcome, Price, Release, Selection, State};
+use crate::{
+    Again, AskEvaluators, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, OnFailure, Outcome, Price,
+    Release, Selection, State,
+};
 
 /// A replica decides although pods of it have no answer after so long (milliseconds).
 const PAUSED_MS: u64 = 30_000;
 
 pub fn config() -> Arc<EvaluatorsConfig> {
     let evaluators = vec![("sizes".into(), Selection::default())];
-    Arc::new(EvaluatorsConfig { evaluators, on_failure: OnFailure::Hold })
+    Arc::new(EvaluatorsConfig {
+        evaluators,
+        on_failure: OnFailure::Hold,
+        may_fail: u16::MAX,
+        asker: Arc::new(Simulated),
+    })
+}
+
+/// Questions are answered by [`World::evaluated`].
+struct Simulated;
+
+impl AskEvaluators for Simulated {
+    fn ask(&self, _: EvaluatorQuestion) -> BoxFuture<'static, Result<Price, Failed>> {
+        unreachable!("no simulation asks by this")
+    }
+
+    fn answer(&self, _: EvaluatorQuestion) -> Option<Result<Price, Failed>> {
+        None
+    }
+
+    fn is_immediate(&self) -> bool {
+        false
+    }
 }
 
 /// The content of a pod: all but its gates and versions.
@@ -111,7 +137,7 @@ impl World {
                 let pairs = [(Resource::from_quota_key(CPU), amount), (Resource::Pods, Amount::ONE)];
                 Ok(Price::Charge(Arc::new(Charge::from_pairs(pairs))))
             }
-            _ => Err(Failed { text: "sizes did not answer".into(), retry: None }),
+            _ => Err(Failed { text: "sizes did not answer".into(), again: Again::Later }),
         };
         Outcome::Evaluated { pod, uid: question.uid.clone(), hash, serial, answer }
     }

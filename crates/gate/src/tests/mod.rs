@@ -10,6 +10,7 @@ mod evaluation_orders;
 mod evaluations;
 mod evaluations_vms;
 mod evaluator;
+mod evaluator_sets;
 mod explain;
 mod machine_growth;
 mod machine_growth_pods;

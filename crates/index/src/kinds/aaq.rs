@@ -63,6 +63,13 @@ impl AaqSpecWire {
         })
     }
 
+    /// Whether programs are to say what pods take.
+    #[must_use]
+    pub fn has_sidecars(&self) -> bool {
+        let sidecars = self.configuration.as_ref().and_then(|it| it.sidecar_evaluators.as_array());
+        sidecars.is_some_and(|sidecars| !sidecars.is_empty())
+    }
+
     /// How virtual machines are counted. A name that is not known stands for [`Calculator::VmiPodUsage`], as in
     /// application-aware-quota; none for the default.
     #[must_use]
@@ -91,6 +98,9 @@ pub struct AaqConfigurationWire {
     /// How virtual machines are counted.
     #[serde(default)]
     pub vmi_calculator_configuration: Option<VmiCalculatorConfigurationWire>,
+    /// Containers that say what pods take, as they are written.
+    #[serde(default)]
+    pub sidecar_evaluators: Value,
 }
 
 /// `spec.configuration.vmiCalculatorConfiguration`. Names are texts:

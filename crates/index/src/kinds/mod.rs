@@ -10,6 +10,7 @@ pub(crate) mod arq;
 pub(crate) mod cluster_quota_charge;
 pub(crate) mod cluster_resource_quota;
 pub(crate) mod device_class;
+pub(crate) mod evaluator;
 pub(crate) mod headroom_policy;
 pub(crate) mod kubevirt;
 pub(crate) mod limit_range;

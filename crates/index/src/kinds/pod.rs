@@ -3,6 +3,7 @@
 
 mod facts;
 mod launchers;
+mod native;
 mod ownership;
 mod platform;
 mod records;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Deserializer};
 
 pub use facts::{growth_of, need_of};
 pub use launchers::{Launcher, LauncherRecord, Launchers};
+pub use native::{NativeChargeError, native_charge};
 pub use records::{PodChange, PodRecord, Pods, push_tightly};
 pub use text::{PodView, PodWithText, ViewKey};
 pub use types::{Gates, Ownership, PlatformKey, PlatformPod, PodFacts, PodReference};

@@ -24,6 +24,8 @@ pub enum Collection {
     Grants,
     /// Head-room of many namespaces.
     Policies,
+    /// Rules that say what pods take.
+    Evaluators,
     /// Objects of application-aware-quota's lock.
     JobQueues,
     /// `AAQ`s. They go with their CRD alone.
@@ -35,8 +37,8 @@ impl Collection {
     pub const MADE: [Self; 4] =
         [Self::ManagedQuotas, Self::ManagedClusterQuotas, Self::Mirrors, Self::Charges];
     /// What users have written.
-    pub const OF_USERS: [Self; 5] =
-        [Self::Quotas, Self::ClusterQuotas, Self::Grants, Self::Policies, Self::JobQueues];
+    pub const OF_USERS: [Self; 6] =
+        [Self::Quotas, Self::ClusterQuotas, Self::Grants, Self::Policies, Self::Evaluators, Self::JobQueues];
     /// What is told, and never deleted by itself.
     pub const KEPT: [Self; 1] = [Self::Aaqs];
 
@@ -58,6 +60,7 @@ impl Collection {
                 "VirtualMachineMigrationResourceQuota",
             ),
             Self::Policies => own("HeadroomPolicy"),
+            Self::Evaluators => own(names::EVALUATOR),
             Self::JobQueues => of_group("AAQJobQueueConfig"),
             Self::Aaqs => of_group("AAQ"),
         }

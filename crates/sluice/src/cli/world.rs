@@ -15,8 +15,8 @@ use sluice_engine::vm::Calculator;
 use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_gate::{Gate, GateConfig, GateMetrics, GateWatches, Moment, State};
 use sluice_index::{
-    AacrqWire, AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, KubeVirtWire, NamespaceWire, PodWire,
-    VmiWire, VmimWire,
+    AacrqWire, AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, EvaluatorWire, KubeVirtWire,
+    NamespaceWire, PodWire, VmiWire, VmimWire,
 };
 use sluice_manifests::default_exempt_namespaces;
 use sluice_runtime::client::ServerVersion;
@@ -150,7 +150,17 @@ async fn read_configuration(
     assumed: &mut Vec<String>,
 ) -> Result<(), ListError> {
     match lists.all_of_cluster::<AaqWire>().await? {
-        Some(aaqs) => read.aaqs = aaqs,
+        Some(aaqs) => {
+            // Who may not read the AAQ may not read these either.
+            let evaluators = lists.all_of_cluster::<EvaluatorWire>().await?.unwrap_or_default();
+            if is_evaluated(&aaqs, &evaluators) {
+                assumed.push(
+                    "evaluators are not asked: pods about which they say something are shown as Kubernetes counts them"
+                        .to_owned(),
+                );
+            }
+            read.aaqs = aaqs;
+        }
         None => {
             let calculator = calculator_told(&read.quotas);
             let name = calculator.map_or("IgnoreVmiCalculator", |calculator| calculator.name());
@@ -180,6 +190,12 @@ async fn read_configuration(
         }
     }
     Ok(())
+}
+
+/// Whether something else than Kubernetes may say what pods take.
+fn is_evaluated(aaqs: &[AaqWire], evaluators: &[EvaluatorWire]) -> bool {
+    let is_off = |it: &EvaluatorWire| it.spec.get("mode").and_then(Value::as_str) == Some("Off");
+    aaqs.iter().any(|aaq| aaq.spec.has_sidecars()) || !evaluators.iter().all(is_off)
 }
 
 /// How quotas say that VMs are counted.
@@ -245,6 +261,7 @@ fn fed(connection: &Connection, rules: ChargeRules, read: &Read) -> Gate {
         charges: health(),
         aaqs: health(),
         device_classes: health(),
+        evaluators: health(),
         machines: health(),
         kubevirts: health(),
     };

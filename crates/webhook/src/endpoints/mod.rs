@@ -3,6 +3,7 @@
 
 mod aaq_validate;
 mod acrq_validate;
+mod evaluator_validate;
 pub mod growth;
 pub mod headroom;
 mod pod_gate;
@@ -18,6 +19,7 @@ use sluice_api::{Endpoint, names};
 
 pub use aaq_validate::aaq_validate;
 pub use acrq_validate::acrq_validate;
+pub use evaluator_validate::{EvaluatorError, check_evaluator, evaluator_validate};
 pub use pod_gate::pod_gate;
 pub use quota_validate::{QuotaEndpoint, quota_validate, quota_validate_in};
 pub use vm_size::vm_size;
@@ -65,6 +67,7 @@ pub fn decisions(asking: &AsyncEndpoints) -> impl Iterator<Item = (Endpoint, Dec
             Endpoint::QuotaValidate => Decision::Async(Arc::clone(&asking.quotas)),
             Endpoint::AaqValidate => Decision::Pure(aaq_validate),
             Endpoint::AcrqValidate => Decision::Pure(acrq_validate),
+            Endpoint::EvaluatorValidate => Decision::Pure(evaluator_validate),
             Endpoint::PodGate => Decision::Pure(pod_gate),
             Endpoint::Growth => Decision::Async(Arc::clone(&asking.growth)),
             Endpoint::VmSize => Decision::Pure(vm_size),
@@ -84,6 +87,7 @@ pub(crate) fn takes(endpoint: Endpoint, review: &Review<'_>) -> bool {
         Endpoint::QuotaValidate => kind == "ApplicationAwareResourceQuota",
         Endpoint::AaqValidate => kind == "AAQ",
         Endpoint::AcrqValidate => kind == "ApplicationAwareClusterResourceQuota",
+        Endpoint::EvaluatorValidate => kind == names::EVALUATOR,
         Endpoint::PodGate => creates && ["Pod", names::GATE_PROBE].contains(&kind),
         // They answer for what they do not know.
         Endpoint::Growth | Endpoint::VmSize | Endpoint::Target | Endpoint::Headroom => true,

@@ -40,6 +40,7 @@ pub fn review(kind: &str, operation: &str, user: &str, object: &Value, old: &Val
         "ApplicationAwareClusterResourceQuota" => {
             ("aaq.kubevirt.io", "v1alpha1", "applicationawareclusterresourcequotas")
         }
+        "Evaluator" => ("quota.sluice.dev", "v1alpha1", "evaluators"),
         "AAQ" => ("aaq.kubevirt.io", "v1alpha1", "aaqs"),
         _ => ("aaq.kubevirt.io", "v1alpha1", "applicationawareresourcequotas"),
     };

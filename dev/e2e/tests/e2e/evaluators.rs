@@ -48,7 +48,7 @@ impl Team {
     }
 
     /// What was told of a held pod, once it begins so.
-    async fn until_told(&self, name: &str, reason: &str, begins: &str) -> String {
+    pub(crate) async fn until_told(&self, name: &str, reason: &str, begins: &str) -> String {
         let events: kube::Api<k8s_openapi::api::events::v1::Event> =
             kube::Api::namespaced(self.client.clone(), &self.namespace.name);
         let told = || async {

@@ -12,6 +12,7 @@ mod cluster_quotas;
 mod conformance;
 mod context;
 mod differential;
+mod evaluator_rules;
 mod evaluators;
 mod existence;
 mod gate;

@@ -85,6 +85,8 @@ async fn the_webhook_has_exactly_these_rights() {
         "list :limitranges",
         "list :events",
         "patch quota.sluice.dev:headroompolicies/status - p",
+        "list quota.sluice.dev:evaluators",
+        "patch quota.sluice.dev:evaluators/status - e",
         "patch mtq.kubevirt.io:virtualmachinemigrationresourcequotas/status default q",
         "list admissionregistration.k8s.io:validatingwebhookconfigurations",
         "create admissionregistration.k8s.io:validatingwebhookconfigurations",
@@ -285,6 +287,8 @@ async fn a_tenant_who_may_edit_sees_its_quota_and_cannot_touch_it() {
         "quota.sluice.dev:gateprobes",
         "quota.sluice.dev:headroompolicies",
         "quota.sluice.dev:headroompolicies/status",
+        "quota.sluice.dev:evaluators",
+        "quota.sluice.dev:evaluators/status",
     ];
     for kind in kinds {
         for verb in ["create", "update", "patch", "delete", "deletecollection"] {

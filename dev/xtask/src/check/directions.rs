@@ -5,16 +5,21 @@ use anyhow::bail;
 use super::metadata::Metadata;
 
 /// Crates that ship, and what each may use. What is under `dev/` may use anything that ships.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     // Pure: no crate of ours, no I/O.
     ("sluice-engine", &[]),
     ("sluice-api", &["sluice-engine"]),
+    // Pure: what rules in CEL charge.
+    ("sluice-rules", &["sluice-engine"]),
     // Knows Kubernetes and no quota.
     ("sluice-runtime", &[]),
     // For programs of others: no Kubernetes client, no plumbing of ours.
     ("sluice-evaluator-sdk", &["sluice-engine"]),
     // Asks evaluators; knows no quota.
-    ("sluice-evaluators", &["sluice-engine", "sluice-evaluator-sdk", "sluice-index"]),
+    (
+        "sluice-evaluators",
+        &["sluice-api", "sluice-engine", "sluice-evaluator-sdk", "sluice-index", "sluice-rules"],
+    ),
     // Holds what watches show, and asks nothing.
     ("sluice-index", &["sluice-api", "sluice-engine", "sluice-runtime"]),
     // Head-room: made by the webhook for a target pod, swept by a controller.
@@ -25,10 +30,28 @@ const MAY_USE: [(&str, &[&str]); 13] = [
         "sluice-operator",
         &["sluice-api", "sluice-engine", "sluice-index", "sluice-manifests", "sluice-runtime"],
     ),
-    ("sluice-webhook", &["sluice-api", "sluice-engine", "sluice-headroom", "sluice-index", "sluice-runtime"]),
+    (
+        "sluice-webhook",
+        &[
+            "sluice-api",
+            "sluice-engine",
+            "sluice-evaluators",
+            "sluice-headroom",
+            "sluice-index",
+            "sluice-runtime",
+        ],
+    ),
     (
         "sluice-controllers",
-        &["sluice-api", "sluice-engine", "sluice-gate", "sluice-index", "sluice-manifests", "sluice-runtime"],
+        &[
+            "sluice-api",
+            "sluice-engine",
+            "sluice-evaluators",
+            "sluice-gate",
+            "sluice-index",
+            "sluice-manifests",
+            "sluice-runtime",
+        ],
     ),
     (
         "sluice",
@@ -48,8 +71,11 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ),
 ];
 
-/// Libraries that would bring I/O or Kubernetes into the engine.
-const NOT_IN_ENGINE: [&str; 6] = ["futures", "k8s-openapi", "kube", "reqwest", "tokio", "hyper"];
+/// Crates without I/O.
+const PURE: [&str; 2] = ["sluice-engine", "sluice-rules"];
+
+/// Libraries that would bring I/O or Kubernetes into them.
+const NOT_IN_PURE: [&str; 6] = ["futures", "k8s-openapi", "kube", "reqwest", "tokio", "hyper"];
 
 /// Crates under `dev/`: nothing that ships may use them.
 const DEV: [&str; 7] = [
@@ -89,7 +115,7 @@ fn violations(metadata: &Metadata) -> Vec<String> {
             if dependency.path.is_some() && !allowed.contains(&other) {
                 violations.push(format!("{name} must not depend on {other}"));
             }
-            if name == "sluice-engine" && NOT_IN_ENGINE.contains(&other) {
+            if PURE.contains(&name) && NOT_IN_PURE.contains(&other) {
                 violations.push(format!("{name} is pure and must not depend on {other}"));
             }
         }
@@ -115,6 +141,7 @@ mod tests {
         for (name, uses, path) in [
             ("sluice-engine", "sluice-api", true),
             ("sluice-engine", "tokio", false),
+            ("sluice-rules", "kube", false),
             ("sluice-runtime", "sluice-engine", true),
             ("sluice-webhook", "sluice-controllers", true),
             ("sluice-controllers", "sluice-headroom", true),

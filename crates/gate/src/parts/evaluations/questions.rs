@@ -8,7 +8,7 @@ use sluice_index::NamespaceId;
 use super::{Answered, Evaluation, Evaluations, Known, Open, halves};
 use crate::backoff::{backoff_ms, delay_ms};
 use crate::config::Moment;
-use crate::evaluators::{Failed, OnFailure, Price};
+use crate::evaluators::{Again, Failed, OnFailure, Price};
 
 /// A pod that has no answer is told of after so long (milliseconds).
 const TOLD_MS: u64 = 2_000;
@@ -16,24 +16,34 @@ const TOLD_MS: u64 = 2_000;
 const PAUSED_MS: u64 = 30_000;
 /// So long evaluators must not have worked before pods are counted natively (milliseconds).
 const NATIVE_MS: u64 = 10_000;
+/// Of a pod that is not asked about again before something has changed.
+const NEVER: u64 = u64::MAX;
 /// After the first failure a pod is asked about again after so long (milliseconds).
 const RETRY_MS: u64 = 1_000;
 /// Questions about pods that failed before, at a time.
 const FAILING_AT_A_TIME: usize = 1;
 
 impl Evaluations {
-    /// The content of the pod has to have an answer.
-    pub fn ask(&mut self, id: PodId, namespace: NamespaceId, is_waiting: bool, now: Moment) {
-        if matches!(self.of(id), Evaluation::Current(_)) {
+    /// The content of the pod has to have an answer of the `selected` evaluators.
+    pub fn ask(
+        &mut self,
+        id: PodId,
+        (namespace, selected): (NamespaceId, u16),
+        is_waiting: bool,
+        now: Moment,
+    ) {
+        if matches!(self.of(id, selected), Evaluation::Current(_)) {
             self.close(id);
             return;
         }
         let revision = self.revision;
-        let is_answered =
-            self.get(id).is_some_and(|known| known.answered == revision && known.last.is_some());
-        let is_known = self.is_readable(id);
+        let is_answered = self.get(id).is_some_and(|known| {
+            known.answered == revision && known.asked == selected && known.last.is_some()
+        });
+        let is_known = self.is_read(id);
         let open = self.open.entry(id).or_insert_with(|| Open {
             namespace,
+            selected,
             since_ms: now.mono_ms,
             is_waiting,
             serial: None,
@@ -46,6 +56,11 @@ impl Evaluations {
             is_native: false,
         });
         open.is_waiting = is_waiting;
+        if open.selected != selected {
+            // A question that is in flight is about other evaluators.
+            (open.selected, open.serial, open.failure, open.retry_ms) = (selected, None, None, 0);
+            (open.since_ms, open.has_expired) = (now.mono_ms, false);
+        }
         if !is_waiting && !is_answered {
             self.unanswered.insert((namespace, id));
             if open.failure.is_none() && !open.has_expired {
@@ -64,15 +79,14 @@ impl Evaluations {
         self.arm(id);
     }
 
-    /// Whether the content of the pod is known.
-    fn is_readable(&self, id: PodId) -> bool {
-        self.get(id).is_some_and(|known| known.read == self.revision && !known.is_stale)
-    }
-
     fn arm(&mut self, id: PodId) {
         let Some(open) = self.open.get(&id) else { return };
         // One whose content is not known is asked about when it is.
-        let is_retried = self.is_readable(id) && open.serial.is_none() && !open.has_turn && open.failures > 0;
+        let is_retried = self.is_read(id)
+            && open.serial.is_none()
+            && !open.has_turn
+            && open.failures > 0
+            && open.retry_ms != NEVER;
         let told = (!open.is_told).then_some(open.since_ms + TOLD_MS);
         let expires = (!open.has_expired).then_some(open.since_ms + PAUSED_MS);
         let due = is_retried.then_some(open.retry_ms).into_iter().chain(told).chain(expires).min();
@@ -157,9 +171,9 @@ impl Evaluations {
             return Answered::Dropped;
         };
         open.serial = None;
-        let (namespace, is_waiting) = (open.namespace, open.is_waiting);
+        let (namespace, selected, is_waiting) = (open.namespace, open.selected, open.is_waiting);
         if self.get(id).is_none_or(|known| known.hash != halves(hash)) {
-            self.ask(id, namespace, is_waiting, now);
+            self.ask(id, (namespace, selected), is_waiting, now);
             return Answered::Dropped;
         }
         match answer {
@@ -167,22 +181,23 @@ impl Evaluations {
                 let (price, revision) = (self.share(price), self.revision);
                 if let Some(known) = self.slot(id) {
                     (known.last, known.answered, known.is_current) = (Some(price), revision, true);
+                    known.asked = selected;
                 }
                 // It stays open as long as its content is not known.
-                self.ask(id, namespace, is_waiting, now);
+                self.ask(id, (namespace, selected), is_waiting, now);
                 self.unanswered.remove(&(namespace, id));
                 self.end_pending(namespace, id);
                 Answered::Priced
             }
-            Err(Failed { text, retry }) => {
+            Err(Failed { text, again }) => {
                 if let Some(open) = self.open.get_mut(&id) {
                     open.failures = open.failures.saturating_add(1);
                     open.failure = Some(text);
-                    let wait = match retry {
-                        Some(_) => delay_ms(retry, open.failures),
-                        None => backoff_ms(RETRY_MS, open.failures),
+                    open.retry_ms = match again {
+                        Again::In(after) => now.mono_ms + delay_ms(Some(after), open.failures),
+                        Again::Later => now.mono_ms + backoff_ms(RETRY_MS, open.failures),
+                        Again::WhenChanged => NEVER,
                     };
-                    open.retry_ms = now.mono_ms + wait;
                 }
                 self.end_pending(namespace, id);
                 self.arm(id);
@@ -201,12 +216,12 @@ impl Evaluations {
                 open.is_told = true;
                 told.push(id);
             }
-            let (namespace, is_waiting) = (open.namespace, open.is_waiting);
+            let (of, is_waiting) = ((open.namespace, open.selected), open.is_waiting);
             if !open.has_expired && open.since_ms + PAUSED_MS <= now.mono_ms {
                 open.has_expired = true;
-                self.end_pending(namespace, id);
+                self.end_pending(of.0, id);
             }
-            self.ask(id, namespace, is_waiting, now);
+            self.ask(id, of, is_waiting, now);
         }
         let is_native = self.config().is_some_and(|it| it.on_failure == OnFailure::CountNatively)
             && self.broken_since_ms.is_some_and(|since| since + NATIVE_MS <= now.mono_ms);
@@ -231,16 +246,17 @@ impl Evaluations {
         if is_broken {
             return BTreeSet::new();
         }
+        let may_succeed = |open: &Open| open.failures > 0 && open.retry_ms != NEVER;
         let failed: Vec<PodId> =
-            self.open.iter().filter(|(_, open)| open.failures > 0).map(|(id, _)| *id).collect();
+            self.open.iter().filter(|(_, open)| may_succeed(open)).map(|(id, _)| *id).collect();
         for id in failed {
             let Some(open) = self.open.get_mut(&id) else { continue };
             (open.retry_ms, open.failures) = (now.mono_ms, 0);
-            let (namespace, is_waiting) = (open.namespace, open.is_waiting);
+            let (of, is_waiting) = ((open.namespace, open.selected), open.is_waiting);
             if !is_waiting {
                 (open.failure, open.since_ms, open.has_expired) = (None, now.mono_ms, false);
             }
-            self.ask(id, namespace, is_waiting, now);
+            self.ask(id, of, is_waiting, now);
         }
         self.pending.iter().map(|(namespace, _)| *namespace).collect()
     }

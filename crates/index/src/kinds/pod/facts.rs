@@ -52,7 +52,7 @@ impl PodFacts {
 const MOST_NAMES: usize = 64;
 
 /// The charge without its extended resources and huge pages if these are too many, and what is told then.
-fn bounded(charge: Charge) -> (Charge, Option<Arc<str>>) {
+pub(super) fn bounded(charge: Charge) -> (Charge, Option<Arc<str>>) {
     let is_named = |(resource, _): &&(Resource, Amount)| matches!(resource, Resource::Named(_));
     let names = charge.iter().filter(is_named).count();
     if names <= MOST_NAMES {

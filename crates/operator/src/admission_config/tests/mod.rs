@@ -209,7 +209,7 @@ fn a_new_bundle_goes_to_each_of_our_webhooks_and_to_no_other() {
     };
     assert_eq!(operations(&patches[0]), (Kind::Mutating, &json!([version("7"), add(0)])));
     // The second is theirs.
-    let ours = [0, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(add);
+    let ours = [0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11].map(add);
     let all = json!([vec![version("9")], ours.to_vec()].concat());
     assert_eq!(operations(&patches[1]), (Kind::Validating, &all));
 }
@@ -297,7 +297,7 @@ fn an_edited_entry_is_put_back_with_its_bundle_and_namespaces() {
         assert_eq!((steps.len(), kind, operations.as_array().map(Vec::len)), (1, Kind::Validating, Some(2)));
         assert_eq!(
             (&operations[1]["op"], &operations[1]["path"]),
-            (&json!("replace"), &json!("/webhooks/8"))
+            (&json!("replace"), &json!("/webhooks/9"))
         );
         let typed = |entry: &Value| {
             through::<k8s_openapi::api::admissionregistration::v1::ValidatingWebhook>(entry.clone())
@@ -332,7 +332,7 @@ fn a_missing_entry_is_appended_and_a_missing_list_made() {
     entries(&mut world.validating).clear();
     let steps = planned(&world);
     let add = &operations(&steps[0]).1[1];
-    assert_eq!((&add["path"], add["value"].as_array().map(Vec::len)), (&json!("/webhooks"), Some(10)));
+    assert_eq!((&add["path"], add["value"].as_array().map(Vec::len)), (&json!("/webhooks"), Some(11)));
 }
 
 #[test]

@@ -29,6 +29,7 @@ fn the_secret_path_goes_to_each_of_our_webhooks_and_stays_while_it_is_not_known(
             serve,
             serve,
             serve,
+            serve,
             "/secret/growth",
             "/secret/growth",
             "/secret/vm-size",

@@ -27,11 +27,11 @@ fn a_change_of_the_aaq_goes_through_in_stages_and_touches_selectors_alone() {
                 (
                     Kind::Validating,
                     vec![
-                        "/webhooks/3/namespaceSelector",
                         "/webhooks/4/namespaceSelector",
                         "/webhooks/5/namespaceSelector",
                         "/webhooks/6/namespaceSelector",
                         "/webhooks/7/namespaceSelector",
+                        "/webhooks/8/namespaceSelector",
                     ],
                 ),
             ],

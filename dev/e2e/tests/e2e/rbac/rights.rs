@@ -42,6 +42,10 @@ pub const CONTROLLER_EVERYWHERE: &[&str] = &[
     "patch mtq.kubevirt.io:virtualmachinemigrationresourcequotas/status",
     "update quota.sluice.dev:headroompolicies/status",
     "patch quota.sluice.dev:headroompolicies/status",
+    "get quota.sluice.dev:evaluators",
+    "list quota.sluice.dev:evaluators",
+    "watch quota.sluice.dev:evaluators",
+    "patch quota.sluice.dev:evaluators/status",
     "create quota.sluice.dev:gateprobes",
 ];
 

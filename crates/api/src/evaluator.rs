@@ -1,0 +1,135 @@
+//! `Evaluator`: a rule that says what pods are charged beside, or in place of, what Kubernetes counts.
+
+// The derive takes one attribute per printer column, and their types repeat.
+#![allow(clippy::duplicated_attributes)]
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::rules;
+
+/// `spec`: which pods, and what they are charged.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "quota.sluice.dev",
+    version = "v1alpha1",
+    kind = "Evaluator",
+    plural = "evaluators",
+    status = "EvaluatorStatus",
+    derive = "PartialEq",
+    doc = "A rule in CEL that says what pods are charged beside, or in place of, what Kubernetes counts.",
+    printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
+    printcolumn(name = "Strategy", type_ = "string", json_path = ".spec.strategy"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct EvaluatorSpec {
+    /// Whether its answers are charged.
+    #[serde(default)]
+    pub mode: EvaluatorMode,
+    /// The pods by their labels. Absent: all pods of the namespaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "rules::selector")]
+    pub pod_selector: Option<LabelSelector>,
+    /// The namespaces by their labels. Absent: all whose pods are gated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "rules::selector")]
+    pub namespace_selector: Option<LabelSelector>,
+    /// What becomes of what Kubernetes counts.
+    #[serde(default)]
+    pub strategy: EvaluatorStrategy,
+    /// The least that the rule must charge a pod that it matches.
+    #[serde(default)]
+    pub floor: EvaluatorFloor,
+    /// The rule.
+    pub cel: EvaluatorRule,
+    /// Pods with what the rule has to charge them, checked whenever the rule is written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub examples: Vec<EvaluatorExample>,
+}
+
+/// Whether answers are charged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum EvaluatorMode {
+    /// They are charged, and a pod without one is held.
+    #[default]
+    Enforce,
+    /// Nothing is evaluated.
+    Off,
+}
+
+/// What becomes of what Kubernetes counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum EvaluatorStrategy {
+    /// The answer is charged in its place.
+    #[default]
+    Replace,
+    /// Both are charged.
+    Retain,
+}
+
+/// The least that an answer must charge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum EvaluatorFloor {
+    /// More than nothing.
+    #[default]
+    Positive,
+    /// Not less than Kubernetes counts.
+    Native,
+    /// Nothing: the pod may be free.
+    None,
+}
+
+/// A rule in CEL over the variables `pod` and `native`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct EvaluatorRule {
+    /// Whether the rule is about a pod: true or false.
+    #[serde(rename = "match")]
+    #[schemars(length(min = 1, max = rules::MAX_EXPRESSION))]
+    pub matches: String,
+    /// By key of a quota: an expression for the amount that such a pod is charged.
+    #[schemars(extend(
+        "minProperties" = 1,
+        "maxProperties" = rules::MAX_CHARGES,
+        "additionalProperties" = rules::expression(),
+        "x-kubernetes-validations" = [rules::quota_keys()]
+    ))]
+    pub charge: BTreeMap<String, String>,
+}
+
+/// A pod with what the rule has to charge it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct EvaluatorExample {
+    /// The pod, as it would be created.
+    #[schemars(schema_with = "rules::any_object")]
+    pub pod: Map<String, Value>,
+    /// By key of a quota. Absent: the rule is not about such a pod.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = rules::MAX_CHARGES))]
+    pub charge: BTreeMap<String, Quantity>,
+}
+
+/// `status`: whether the rule is in force.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvaluatorStatus {
+    /// The generation that the rest speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// What is true of the evaluator: `Ready`, whether its rule is in force.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}

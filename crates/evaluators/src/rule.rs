@@ -1,0 +1,213 @@
+//! Rules of `Evaluator` objects: evaluators that are asked in the process itself. Pure.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::{Selector, SelectorExt as _};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use sluice_api::{EvaluatorFloor, EvaluatorSpec, EvaluatorStrategy};
+use sluice_engine::evaluation::{Floor, Rules, Strategy, check_floor};
+use sluice_engine::{Amount, Charge, ChargeRules, Resource};
+use sluice_index::{NativeChargeError, ViewKey, native_charge, read_selector};
+use sluice_rules::{Outcome, Rule};
+
+use crate::{Answered, Failure};
+
+/// An `Evaluator` as far as its rule needs it.
+///
+/// One whose rule cannot be used has no answer about any pod that it selects, so these are held: without it they would be
+/// charged less than somebody wanted.
+#[derive(Debug)]
+pub struct RuleEvaluator {
+    name: Arc<str>,
+    pods: Selector,
+    namespaces: Selector,
+    rule: Result<Rule, Arc<str>>,
+    rules: Rules,
+}
+
+impl RuleEvaluator {
+    /// Reads the `spec` of the `Evaluator` of this name.
+    #[must_use]
+    pub fn read(name: &str, spec: &Value) -> Self {
+        let pods = selector(spec, "podSelector");
+        let namespaces = selector(spec, "namespaceSelector");
+        let read = EvaluatorSpec::deserialize(spec).map_err(|error| format!("spec: {error}"));
+        let rules = read.as_ref().map(rules_of).unwrap_or_default();
+        let compiled = read.and_then(|spec| {
+            Rule::compile(&spec.cel.matches, &spec.cel.charge).map_err(|error| error.to_string())
+        });
+        let wrong = [&pods, &namespaces].into_iter().find_map(|selector| selector.as_ref().err().cloned());
+        let rule = wrong.map_or(compiled, Err).map_err(Arc::from);
+        // What cannot be read selects all.
+        let (pods, namespaces) = (pods.unwrap_or_default(), namespaces.unwrap_or_default());
+        Self { name: name.into(), pods, namespaces, rule, rules }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The pods that it is about, by their labels.
+    #[must_use]
+    pub const fn pods(&self) -> &Selector {
+        &self.pods
+    }
+
+    /// The namespaces of these pods, by their labels.
+    #[must_use]
+    pub const fn namespaces(&self) -> &Selector {
+        &self.namespaces
+    }
+
+    /// Why its rule cannot be used: the field, and what to do.
+    #[must_use]
+    pub fn fault(&self) -> Option<&str> {
+        self.rule.as_ref().err().map(AsRef::as_ref)
+    }
+
+    /// What becomes of what Kubernetes counts.
+    #[must_use]
+    pub const fn strategy(&self) -> Strategy {
+        self.rules.strategy
+    }
+
+    /// What Kubernetes counts for a pod that nothing runs yet, and what the rule says of it. `pod` is written as it would be
+    /// created; labels of namespaces are not looked at.
+    ///
+    /// # Errors
+    /// When it is no pod, or an amount in it is none.
+    pub fn try_on(
+        &self,
+        pod: &Map<String, Value>,
+        by: ChargeRules,
+    ) -> Result<(Charge, Result<Answered, Failure>), NativeChargeError> {
+        let counted = native_charge(pod, by, 0)?;
+        // As the gate sends it.
+        let view = ViewKey::default().view(&Value::Object(pod.clone()).to_string())?;
+        let seen: Value = serde_json::from_str(&view.json)?;
+        let answer = match self.pods.matches(&view.labels) {
+            true => self.answer(&seen, &counted),
+            false => Ok(Answered::NoMatch),
+        };
+        Ok((counted, answer))
+    }
+
+    /// What the rule says of a pod of which Kubernetes counts `counted`.
+    ///
+    /// # Errors
+    /// When the rule cannot be used, has no answer about this pod, or one below the floor.
+    pub fn answer(&self, pod: &Value, counted: &Charge) -> Result<Answered, Failure> {
+        let rule = self.rule.as_ref().map_err(|why| Failure::Unusable(why.as_ref().into()))?;
+        let outcome = rule
+            .evaluate(pod, counted)
+            .map_err(|error| Failure::NoAnswer(error.to_string().as_str().into()))?;
+        let Outcome::Charge(amounts) = outcome else { return Ok(Answered::NoMatch) };
+        let pairs =
+            amounts.iter().map(|(key, amount)| (Resource::from_quota_key(key), Amount::from(*amount)));
+        let charge = Charge::from_pairs(pairs);
+        check_floor(&charge, &self.rules, counted).map_err(Failure::Refused)?;
+        Ok(Answered::Charge(charge))
+    }
+}
+
+fn rules_of(spec: &EvaluatorSpec) -> Rules {
+    let strategy = match spec.strategy {
+        EvaluatorStrategy::Replace => Strategy::Replace,
+        EvaluatorStrategy::Retain => Strategy::Retain,
+    };
+    let floor = match spec.floor {
+        EvaluatorFloor::Positive => Floor::Positive,
+        EvaluatorFloor::Native => Floor::Native,
+        EvaluatorFloor::None => Floor::None,
+    };
+    Rules { strategy, floor, keys: None }
+}
+
+fn selector(spec: &Value, field: &str) -> Result<Selector, String> {
+    let path = format!("spec.{field}");
+    let Some(written) = spec.get(field).filter(|value| !value.is_null()) else {
+        return Ok(Selector::default());
+    };
+    let read = LabelSelector::deserialize(written).map_err(|error| format!("{path}: {error}"))?;
+    read_selector(&path, read)
+        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn counted() -> Charge {
+        let cpu = |milli: i128| Amount::from_nanos(milli * 1_000_000);
+        Charge::from_pairs([
+            (Resource::from_quota_key("requests.cpu"), cpu(1500)),
+            (Resource::Pods, Amount::ONE),
+        ])
+    }
+
+    fn licence() -> Value {
+        json!({
+            "podSelector": {"matchLabels": {"app": "db"}},
+            "strategy": "Retain",
+            "cel": {"match": "true", "charge": {"example.com/license": "native['requests.cpu'].ceil()"}},
+        })
+    }
+
+    #[test]
+    fn a_rule_answers_with_what_it_charges() {
+        let rule = RuleEvaluator::read("licence", &licence());
+        assert_eq!((rule.fault(), rule.strategy()), (None, Strategy::Retain));
+        assert!(rule.pods().matches(&[("app".to_owned(), "db".to_owned())].into()));
+        assert!(!rule.pods().matches(&[("app".to_owned(), "web".to_owned())].into()));
+        let licence = Resource::from_quota_key("example.com/license");
+        let two = Amount::from_nanos(2_000_000_000);
+        let charge = Charge::from_pairs([(licence, two)]);
+        assert_eq!(rule.answer(&json!({}), &counted()), Ok(Answered::Charge(charge)));
+        let held = rule.answer(&json!({}), &Charge::default()).unwrap_err().to_string();
+        assert!(held.contains("ask before with \"requests.cpu\" in native"), "{held}");
+    }
+
+    #[test]
+    fn what_cannot_be_used_holds_what_it_selects() {
+        for (field, value, said) in [
+            ("cel", json!({"match": "pod.", "charge": {"example.com/license": "1"}}), "spec.cel.match"),
+            ("cel", json!({}), "spec: missing field"),
+            ("strategy", json!("Sometimes"), "spec: unknown variant `Sometimes`"),
+            (
+                "podSelector",
+                json!({"matchExpressions": [{"key": "a", "operator": "In"}]}),
+                "spec.podSelector",
+            ),
+            ("namespaceSelector", json!(7), "spec.namespaceSelector"),
+        ] {
+            let mut spec = licence();
+            spec[field] = value;
+            let rule = RuleEvaluator::read("licence", &spec);
+            let fault = rule.fault().unwrap();
+            assert!(fault.starts_with(said), "{fault}");
+            let held = rule.answer(&json!({}), &counted()).unwrap_err();
+            assert!(matches!(held, Failure::Unusable(_)), "{held}");
+            let selects_all = rule.pods().matches(&[("app".to_owned(), "web".to_owned())].into());
+            assert_eq!(selects_all, field == "podSelector", "what is readable of its selectors holds");
+        }
+    }
+
+    #[test]
+    fn a_free_pod_needs_a_floor_of_none() {
+        for (floor, charge, is_taken) in
+            [("Positive", "0", false), ("Positive", "1", true), ("None", "0", true), ("Native", "1", false)]
+        {
+            let cel = json!({"match": "true", "charge": {"example.com/license": charge}});
+            let rule = RuleEvaluator::read("free", &json!({"floor": floor, "cel": cel}));
+            assert_eq!(rule.answer(&json!({}), &counted()).is_ok(), is_taken, "{floor} {charge}");
+        }
+    }
+}

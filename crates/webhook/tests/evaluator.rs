@@ -1,0 +1,117 @@
+//! Evaluators: a rule that can be compiled, and that says what its examples say.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use common::{judge, review};
+use rstest::rstest;
+use serde_json::{Value, json};
+use sluice_webhook::Verdict;
+use sluice_webhook::endpoints::evaluator_validate;
+
+fn evaluator(spec: Value) -> Value {
+    json!({
+        "apiVersion": "quota.sluice.dev/v1alpha1", "kind": "Evaluator", "metadata": { "name": "licence" }, "spec": spec,
+    })
+}
+
+/// A licence for each begun core of what runs this image.
+fn licence() -> Value {
+    json!({
+        "cel": {
+            "match": "pod.spec.containers.exists(c, c.image.startsWith('registry.example/oracle'))",
+            "charge": { "example.com/license": "native['requests.cpu'].ceil()" },
+        },
+        "examples": [
+            { "pod": pod("registry.example/oracle:19", "1500m"), "charge": { "example.com/license": 2 } },
+            { "pod": pod("registry.example/web:1", "4") },
+        ],
+    })
+}
+
+fn pod(image: &str, cpu: &str) -> Value {
+    json!({ "spec": { "containers": [{ "name": "a", "image": image, "resources": { "requests": { "cpu": cpu } } }] } })
+}
+
+fn create(spec: Value) -> Verdict {
+    judge(evaluator_validate, &review("Evaluator", "CREATE", "admin", &evaluator(spec), &Value::Null))
+}
+
+fn update(old: Value, new: Value) -> Verdict {
+    judge(evaluator_validate, &review("Evaluator", "UPDATE", "admin", &evaluator(new), &evaluator(old)))
+}
+
+/// The rule with one field changed.
+fn with(pointer: &str, value: Value) -> Value {
+    let mut spec = licence();
+    *spec.pointer_mut(pointer).unwrap() = value;
+    spec
+}
+
+#[rstest]
+#[case::rule(licence())]
+#[case::without_examples(json!({ "cel": licence()["cel"] }))]
+#[case::amount_of_another_form(with("/examples/0/charge", json!({ "example.com/license": "2000m" })))]
+fn what_is_accepted(#[case] spec: Value) {
+    let verdict = create(spec);
+    assert_eq!((verdict.allowed, verdict.code), (true, 202), "{}", verdict.message);
+}
+
+#[test]
+fn what_is_refused_and_why() {
+    let said = [
+        with("/cel/match", json!("object.spec.hostNetwork")),
+        with("/cel/charge", json!({ "example.com/license": "native['requests.cpu'].round()" })),
+        with("/cel/match", json!("pod.spec.containers[0].resources.requests.cpu > 1")),
+        with("/examples/0/charge", json!({ "example.com/license": "3" })),
+        with("/examples/0/charge", json!({})),
+        with(
+            "/examples/1",
+            json!({ "pod": pod("registry.example/web:1", "4"), "charge": { "example.com/license": "4" } }),
+        ),
+        with("/examples/0/charge", json!({ "example.com/license": "many" })),
+        with("/examples/0/pod", json!({ "spec": { "containers": 1 } })),
+        with("/examples/0/pod", pod("registry.example/oracle:19", "many")),
+    ]
+    .map(|spec| {
+        let verdict = create(spec);
+        assert_eq!((verdict.allowed, verdict.code), (false, 403), "{}", verdict.message);
+        verdict.message
+    });
+    insta::assert_snapshot!(said.join("\n"), @r"
+    spec.cel.match: 1:1: there is no variable object: use pod and native, and within exists, all, filter and map their elements
+    spec.cel.charge[example.com/license]: 1:29: there is no function round: use ceil(), or int(x)
+    spec.examples[0]: such a pod would be held: the rule has no answer about this pod: spec.cel.match: 1:47: > cannot be used between a text and an integer: write quantity() around the text
+    spec.examples[0].charge: the rule says example.com/license=2, the example says example.com/license=3: correct one of them
+    spec.examples[0].charge: the rule says example.com/license=2, the example says that it is not about this pod: correct one of them
+    spec.examples[1].charge: the rule says that it is not about this pod, the example says example.com/license=4: correct one of them
+    spec.examples[0].charge[example.com/license]: parsing quantity: expected a number with an optional suffix, like 500m, 1.5 or 2Gi
+    spec.examples[0].pod: it cannot be read as a pod: invalid type: integer `1`, expected a sequence
+    spec.examples[0].pod: spec.containers[a].resources.requests[cpu]: parsing quantity: expected a number with an optional suffix, like 500m, 1.5 or 2Gi: no quantity that can be counted
+    ");
+}
+
+#[test]
+fn what_is_wrong_by_todays_rules_can_be_labelled_switched_off_and_deleted() {
+    let wrong = with("/cel/match", json!("object"));
+    assert!(update(wrong.clone(), wrong.clone()).allowed);
+    let mut off = wrong.clone();
+    off["mode"] = json!("Off");
+    assert!(update(wrong.clone(), off.clone()).allowed);
+    assert_eq!(update(off, wrong.clone()).code, 403);
+    let delete = review("Evaluator", "DELETE", "admin", &Value::Null, &evaluator(wrong));
+    assert!(judge(evaluator_validate, &delete).allowed);
+}
+
+#[test]
+fn selectors_are_those_that_can_be_evaluated() {
+    let mut spec = licence();
+    spec["podSelector"] = json!({ "matchExpressions": [{ "key": "a", "operator": "In" }] });
+    let verdict = create(spec);
+    assert_eq!(verdict.code, 403);
+    assert!(
+        verdict.message.starts_with("spec.podSelector.matchExpressions[0].values: "),
+        "{}",
+        verdict.message
+    );
+}
