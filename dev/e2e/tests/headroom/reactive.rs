@@ -184,7 +184,7 @@ async fn a_nudged_quota_is_raised_as_ever() {
     assert_eq!((trail.rejections().len(), trail.raises().len()), (0, 1));
 }
 
-/// What KubeVirt's controller tries in vain costs no write.
+/// What KubeVirt's controller tries in vain costs no write. Where it is late, ours wakes it, at most once for each limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_without_enough_budget_write_nothing() {
     let (tenant, vm) = crowded("vain").await;
@@ -197,6 +197,9 @@ async fn attempts_without_enough_budget_write_nothing() {
         set_limit(&tenant, &limit).await;
         until_refused(&tenant, 1 + attempt).await;
     }
-    assert_eq!(AuditTrail::of(&tenant).await.status_writes().count(), 0);
+    let trail = AuditTrail::of(&tenant).await;
+    let nudges = trail.nudges();
+    assert_eq!(trail.status_writes().count(), nudges, "{:?}", trail.status_writes().collect::<Vec<_>>());
+    assert!(nudges <= 6, "{nudges}");
     migration.abort().await.unwrap();
 }
