@@ -16,8 +16,8 @@ use crate::{Answered, Failure};
 
 /// An `Evaluator` as far as its rule needs it.
 ///
-/// One whose rule cannot be used has no answer about any pod that it selects, so these are held: without it they would be
-/// charged less than somebody wanted.
+/// If its rule cannot be used, it has no answer about any pod that it selects, and the gate holds these pods: what they are
+/// charged without the rule may be too little.
 #[derive(Debug)]
 pub struct RuleEvaluator {
     name: Arc<str>,

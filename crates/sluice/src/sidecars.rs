@@ -115,7 +115,7 @@ impl Sidecars {
     pub fn spawn(&self, tasks: &mut Tasks, gate: &Gate, cancel: &CancellationToken) {
         let (gate, cancel) = (gate.clone(), cancel.clone());
         let states = self.evaluators.follow();
-        // Whoever is asked lives as long as this.
+        // The evaluators stop when the last reference to them is dropped.
         let evaluators = Arc::clone(&self.evaluators);
         tasks.spawn("states of evaluators", async move {
             let _evaluators = evaluators;
