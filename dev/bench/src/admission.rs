@@ -34,7 +34,7 @@ pub async fn run(run: &Run) -> anyhow::Result<()> {
     say("admission: resizing a pod");
     extend(&mut file, json!({ "resize": resize(count).await?.figures() }));
     say("admission: patching pods with long lists");
-    let long = patch_long(run.either(4, 60)).await?;
+    let long = patch_long(run.either(4, 20)).await?;
     let long: Vec<Value> = long.into_iter().map(|(what, both)| both.beside(what)).collect();
 
     let columns = [
