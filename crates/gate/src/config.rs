@@ -4,7 +4,7 @@ use sluice_api::names;
 use sluice_engine::ChargeRules;
 use sluice_index::{PlatformPod, PodFacts, PodWire};
 
-use super::parts::platform::Platform;
+use super::platform::Platform;
 
 /// Settings of the gate. Times are in milliseconds unless they say otherwise.
 #[derive(Clone, Debug)]

@@ -106,7 +106,7 @@ impl Gate {
         let (revision, config) = self.evaluators.borrow().clone();
         let config = config?;
         let view = self.view.view(text?).ok()?;
-        let namespace = |state: &mut State, _| state.selecting_namespace(&after.namespace, &config);
+        let namespace = |state: &mut State, _| state.cluster().selecting_namespace(&after.namespace, &config);
         let in_namespace = self.locked(Work::Admit, namespace);
         let priced = |price| Priced { price, revision, in_namespace };
         let selected = config.selecting(&view) & in_namespace;

@@ -9,10 +9,10 @@ use sluice_index::{
 };
 use sluice_runtime::watch::Event;
 
+use super::cluster::machines::KubeVirt;
 use super::evaluators::Content;
 use super::handle::Gate;
 use super::metrics::Work;
-use super::parts::machines::KubeVirt;
 use super::parts::pauses::Paused;
 use super::targeting::{report_released, targeting};
 

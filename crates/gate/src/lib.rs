@@ -14,6 +14,7 @@ mod admit;
 mod apply;
 mod audit;
 mod backoff;
+mod cluster;
 pub mod cluster_quota_status;
 mod conditions;
 mod config;
@@ -25,6 +26,7 @@ mod handle;
 mod messages;
 mod metrics;
 mod parts;
+mod platform;
 mod recording;
 mod run;
 mod stage;
@@ -51,8 +53,8 @@ pub use explain::{
 };
 pub use handle::{Gate, GateWatches};
 pub use metrics::{GateMetrics, QuotaCollector};
-pub use parts::platform::{Platform, PlatformPods};
+pub use platform::{Platform, PlatformPods};
 
-pub use parts::machines::KubeVirt;
+pub use cluster::machines::KubeVirt;
 pub use state::{AuditCursor, AuditFinding, ClusterView, State};
 pub use stats::Stats;

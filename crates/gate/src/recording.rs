@@ -192,7 +192,7 @@ mod tests {
     use sluice_index::Targeting;
 
     use super::*;
-    use crate::parts::machines::KubeVirt;
+    use crate::cluster::machines::KubeVirt;
     use crate::{Action, GateConfig, Moment, State};
 
     const AT: Moment = Moment { mono_ms: 0, unix_ms: 1_767_225_600_000 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_engine::{Charge, ClassId, QuotaId, QuotaSet};
 
-use super::parts::machines::Unknown;
+use super::cluster::machines::Unknown;
 
 /// The stage of a pod.
 #[derive(Clone, Debug, Default)]

@@ -37,7 +37,6 @@ mod testing;
 pub use audit::{AuditCursor, AuditFinding};
 pub use cluster_views::ClusterView;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -45,6 +44,8 @@ use sluice_engine::{Charge, ChargeRules, CompiledQuota, PodId, QuotaId, ReleaseQ
 use sluice_index::{Namespaces, Pods, Quotas, Targeting};
 
 use super::action::{Action, Outcome, QuotaRef};
+use super::cluster::Cluster;
+use super::cluster::machines::Owner;
 use super::config::{GateConfig, Moment};
 use super::parts::admissions::{Admissions, Wanted};
 use super::parts::confirmations::Confirmations;
@@ -54,16 +55,13 @@ use super::parts::events::Events;
 use super::parts::foreign_charges::ForeignCharges;
 use super::parts::growth::Growth;
 use super::parts::held_targets::HeldTargets;
-use super::parts::machines::Machines;
-use super::parts::managed_statuses::ManagedStatuses;
-use super::parts::migrations::Migrations;
-use super::parts::owners::Owner;
 use super::parts::pauses::Pauses;
 use super::parts::pod_stages::{Held, PodStages};
 use super::parts::quota_checks::{Listed, QuotaChecks};
 use super::parts::quota_sets::QuotaSets;
 use super::parts::reclassification::Reclassification;
 use super::parts::releases::Releases;
+use super::parts::repricing::Repricing;
 use super::parts::stamp::Stamp;
 use super::parts::status_writes::StatusWrites;
 use super::stats::Stats;
@@ -71,19 +69,10 @@ use super::stats::Stats;
 /// The state of the gate.
 #[derive(Debug)]
 pub struct State {
-    config: GateConfig,
     leading: bool,
     /// It leads as soon as all VMs are appraised.
     to_lead: bool,
-    // What is known.
-    pods: Pods,
-    namespaces: Namespaces,
-    quotas: Quotas,
-    managed: ManagedStatuses,
-    machines: Machines,
-    migrations: Migrations,
-    /// Extended resources that DeviceClasses name.
-    claimed_resources: BTreeSet<Arc<str>>,
+    cluster: Cluster,
     evaluations: Evaluations,
     // What is decided: the claims of pods' stages and of admitted updates are what the queue's ledgers sum up.
     stages: PodStages,
@@ -93,6 +82,7 @@ pub struct State {
     machine_growth: Growth<Owner, Arc<Charge>>,
     pauses: Pauses,
     reclassification: Reclassification,
+    repricing: Repricing,
     foreign_charges: ForeignCharges,
     // What is to be done, in flight or to be repeated.
     writes: StatusWrites,
@@ -112,16 +102,9 @@ impl State {
     pub fn new(config: GateConfig, targeting: Targeting) -> Self {
         let releases = Releases::new(config.concurrent_releases);
         Self {
-            config,
             leading: false,
             to_lead: false,
-            pods: Pods::default(),
-            namespaces: Namespaces::new(targeting),
-            quotas: Quotas::default(),
-            managed: ManagedStatuses::default(),
-            machines: Machines::default(),
-            migrations: Migrations::default(),
-            claimed_resources: BTreeSet::new(),
+            cluster: Cluster::new(config, targeting),
             evaluations: Evaluations::default(),
             stages: PodStages::default(),
             quota_sets: QuotaSets::default(),
@@ -130,6 +113,7 @@ impl State {
             machine_growth: Growth::default(),
             pauses: Pauses::default(),
             reclassification: Reclassification::default(),
+            repricing: Repricing::default(),
             foreign_charges: ForeignCharges::default(),
             writes: StatusWrites::new(Stamp::random()),
             confirmations: Confirmations::default(),
@@ -146,7 +130,7 @@ impl State {
     /// take may be releases of a predecessor that have not arrived yet: their room is kept for a while. Until a VM is
     /// appraised each of its pods takes its own, perhaps more together than is recorded for the VM, and less would be kept.
     pub fn lead(&mut self, now: Moment) {
-        self.to_lead = !self.machines.are_appraised();
+        self.to_lead = !self.repricing.are_appraised();
         if !self.to_lead {
             self.begin_leading(now);
         }
@@ -155,13 +139,13 @@ impl State {
     fn begin_leading(&mut self, now: Moment) {
         self.leading = true;
         self.doubt(now);
-        let ids: Vec<QuotaId> = self.quotas.iter().map(|(id, _)| id).collect();
+        let ids: Vec<QuotaId> = self.cluster.quotas.iter().map(|(id, _)| id).collect();
         for id in ids {
             self.reserve_in_flight(id, now);
             self.stages.queue_mut().wake(id);
             self.writes.mark(id);
         }
-        let pods: Vec<PodId> = self.pods.iter().map(|(id, _)| id).collect();
+        let pods: Vec<PodId> = self.cluster.pods.iter().map(|(id, _)| id).collect();
         self.releases.clear_queue();
         for id in &pods {
             if self.stages.may_be_released(*id) {
@@ -171,7 +155,8 @@ impl State {
         for id in pods {
             self.await_lists(id);
         }
-        let unreadable = self.pods.iter().filter(|(_, record)| record.unreadable.is_some()).map(|(id, _)| id);
+        let unreadable =
+            self.cluster.pods.iter().filter(|(_, record)| record.unreadable.is_some()).map(|(id, _)| id);
         for id in self.stages.held().chain(unreadable) {
             self.events.news(id, now);
         }
@@ -198,7 +183,7 @@ impl State {
                 .map(|question| Action::Evaluate(Box::new(question)))
                 .collect();
         }
-        if self.machines.are_appraised() {
+        if self.repricing.are_appraised() {
             self.decide(now);
         }
         let mut actions = Vec::new();
@@ -238,11 +223,11 @@ impl State {
     #[must_use]
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
         let has_more = self.writes.has_next() || self.releases.has_next() || self.stages.queue().has_news();
-        let asks = self.evaluations.has_next(self.config.evaluations_at_a_time);
+        let asks = self.evaluations.has_next(self.cluster.config.evaluations_at_a_time);
         if self.leading && has_more
             || asks
             || !self.reclassification.is_idle()
-            || !self.machines.are_appraised()
+            || !self.repricing.are_appraised()
         {
             return Some(0);
         }
@@ -260,7 +245,7 @@ impl State {
             self.pauses.next_due_ms(now, self.leading),
             self.events.next_due_ms(now).filter(|_| self.leading),
             self.stages.queue().next_due_ms().filter(|_| self.leading),
-            self.pods.next_overdue().map(in_second),
+            self.cluster.pods.next_overdue().map(in_second),
             self.targets.next_due().map(in_second),
             self.evaluations.next_due_ms(),
         ];
@@ -268,8 +253,8 @@ impl State {
     }
 
     fn pass_time(&mut self, now: Moment) {
-        for id in self.pods.take_overdue(now.unix_s()) {
-            let Some(record) = self.pods.get(id).cloned() else { continue };
+        for id in self.cluster.pods.take_overdue(now.unix_s()) {
+            let Some(record) = self.cluster.pods.get(id).cloned() else { continue };
             self.end_claim(id, &record);
             self.classify(id, now);
             self.appraise_owner_of(id);
@@ -292,7 +277,7 @@ impl State {
 
     /// From now on pods are read by these rules; those that are known have to be seen again.
     pub fn charge_by(&mut self, rules: ChargeRules) {
-        self.config.rules = rules;
+        self.cluster.config.rules = rules;
     }
 
     /// Whether this process decides.
@@ -307,7 +292,7 @@ impl State {
             && self.confirmations.is_idle()
             && self.checks.is_idle()
             && self.reclassification.is_idle()
-            && self.machines.are_appraised()
+            && self.repricing.are_appraised()
             && self.writes.is_idle()
             && self.evaluations.is_idle()
     }
@@ -323,10 +308,20 @@ impl State {
         Held::ALL.map(|(word, why)| (word, self.stages.held_for(why)))
     }
 
+    /// What is watched.
+    pub(super) const fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// How people and requests name a quota.
+    pub(super) fn quota_ref(&self, id: QuotaId) -> Option<QuotaRef> {
+        self.cluster.quota_ref(id)
+    }
+
     /// All pods, namespaces and quotas.
     #[must_use]
     pub fn index(&self) -> (&Pods, &Namespaces, &Quotas) {
-        (&self.pods, &self.namespaces, &self.quotas)
+        (&self.cluster.pods, &self.cluster.namespaces, &self.cluster.quotas)
     }
 
     /// All ledgers.
@@ -337,21 +332,8 @@ impl State {
 
     /// What is summed in a quota whose sums are complete.
     pub(super) fn complete(&self, id: QuotaId) -> Option<&CompiledQuota> {
-        let quota = self.quotas.get(id).filter(|_| !self.reclassification.is_quota_paused(id))?;
+        let quota = self.cluster.quotas.get(id).filter(|_| !self.reclassification.is_quota_paused(id))?;
         quota.compiled.as_deref().ok()
-    }
-
-    /// How people and requests name a quota.
-    pub(super) fn quota_ref(&self, id: QuotaId) -> Option<QuotaRef> {
-        let quota = self.quotas.get(id)?;
-        let name = Arc::clone(&quota.name);
-        Some(match quota.namespace() {
-            Some(namespace) => {
-                let namespace = Arc::clone(&self.namespaces.get(namespace)?.name);
-                QuotaRef::Namespaced { namespace, name }
-            }
-            None => QuotaRef::Cluster { name },
-        })
     }
 
     fn end_claim(&mut self, id: PodId, record: &sluice_index::PodRecord) {

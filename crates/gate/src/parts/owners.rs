@@ -3,14 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluice_engine::{Charge, PodId, Uid, WaitKey};
+use sluice_engine::{Charge, PodId, WaitKey};
 
-/// Who is charged in place of a pod. Owners of different namespaces are different, whatever their pods claim.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
-    pub namespace: Arc<str>,
-    pub uid: Uid,
-}
+use crate::cluster::machines::Owner;
 
 /// What is charged for a pod.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ impl State {
     /// A pod was seen. What was charged for a version before this one was committed, and is counted, or never will be.
     pub(super) fn on_admitted_pod_seen(&mut self, id: PodId) {
         let Some(asked) = self.pod_growth.version(&id) else { return };
-        let seen = self.pods.get(id).map(|pod| pod.version);
+        let seen = self.cluster.pods.get(id).map(|pod| pod.version);
         let is_charged = !self.evaluations.is_awaited(id);
         if seen.is_none_or(|seen| asked.is_older_than(seen)) && is_charged {
             // A request that was not answered yet cannot commit any more: the API server will ask again.
@@ -25,7 +25,7 @@ impl State {
     /// The pod is counted with something else now: what is held beside that changes, whether there is room or not.
     pub(super) fn hold_anew(&mut self, id: PodId) {
         let Some(wanted) = self.pod_growth.wanted(&id).cloned() else { return };
-        let Some(namespace) = self.pods.get(id).map(|pod| pod.namespace) else { return };
+        let Some(namespace) = self.cluster.pods.get(id).map(|pod| pod.namespace) else { return };
         match self.parts_of(id, namespace, &wanted).filter(|_| !wanted.facts.is_empty()) {
             Some(parts) => {
                 let quotas = self.admissions.replace_held(id, parts, self.stages.queue_mut());
@@ -46,7 +46,7 @@ impl State {
     /// [`State::hold_anew`] of.
     pub(super) fn revert_admissions(&mut self, namespace: NamespaceId) -> Vec<PodId> {
         self.revert_growth_of(namespace);
-        let is_meant = |id: &PodId| self.pods.get(*id).is_some_and(|pod| pod.namespace == namespace);
+        let is_meant = |id: &PodId| self.cluster.pods.get(*id).is_some_and(|pod| pod.namespace == namespace);
         let (pods, tickets) = self.pod_growth.revert_all(is_meant);
         self.admissions.answer(tickets, &CHANGED);
         pods
@@ -60,12 +60,12 @@ impl State {
 
     pub(super) fn plan_reads(&mut self, now: Moment) -> Vec<Release> {
         let ids = self.pod_growth.take_reads(now);
-        ids.into_iter().filter_map(|id| self.address(id)).collect()
+        ids.into_iter().filter_map(|id| self.cluster.address(id)).collect()
     }
 
     /// The pod was read after the last request about it could be done.
     pub(super) fn on_read(&mut self, id: PodId, uid: &Uid, answer: Answer<PodWire>, now: Moment) {
-        if self.pods.get(id).is_none_or(|record| record.uid != *uid) {
+        if self.cluster.pods.get(id).is_none_or(|record| record.uid != *uid) {
             return;
         }
         match answer {

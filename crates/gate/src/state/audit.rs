@@ -41,9 +41,9 @@ pub enum AuditFinding {
 impl State {
     /// Audits one more part of a namespace: its pods, some at a time, then the sums of its quotas, one at a time.
     pub fn audit(&mut self, namespace: NamespaceId, cursor: &mut AuditCursor, now: Moment) -> AuditFinding {
-        let Some(known) = self.namespaces.get(namespace) else { return AuditFinding::Right };
+        let Some(known) = self.cluster.namespaces.get(namespace) else { return AuditFinding::Right };
         let (quotas, pods) = (known.quotas().to_vec(), known.pods().len());
-        let is_unfinished = self.reclassification.is_paused(namespace) || !self.machines.are_appraised();
+        let is_unfinished = self.reclassification.is_paused(namespace) || !self.repricing.are_appraised();
         if quotas.is_empty() || is_unfinished {
             return AuditFinding::Right;
         }
@@ -53,7 +53,7 @@ impl State {
             let Some(wrong) = part.into_iter().find(|id| !self.is_stage_right(*id)) else {
                 return AuditFinding::More;
             };
-            let pod = self.pods.get(wrong).map(|record| record.name.clone());
+            let pod = self.cluster.pods.get(wrong).map(|record| record.name.clone());
             return self.repair(&quotas, AuditFinding::Repaired { pod, quota: None }, now);
         }
         let Some(next) = quotas.get(cursor.quotas).copied() else { return AuditFinding::Right };
@@ -63,7 +63,7 @@ impl State {
             return AuditFinding::More;
         }
         let wrong = next;
-        let quota = self.quotas.get(wrong).map(|record| Arc::clone(&record.name));
+        let quota = self.cluster.quotas.get(wrong).map(|record| Arc::clone(&record.name));
         self.repair(&quotas, AuditFinding::Repaired { pod: None, quota }, now)
     }
 
@@ -75,7 +75,7 @@ impl State {
 
     /// Whether what the pod is charged is what its record says, by the quotas that are about it.
     pub(super) fn is_stage_right(&mut self, id: PodId) -> bool {
-        let Some(record) = self.pods.get(id) else { return true };
+        let Some(record) = self.cluster.pods.get(id) else { return true };
         let (namespace, facts) = (record.namespace, Arc::clone(&record.scope_facts));
         let (gates, payer) = (record.gates, self.payer(id, record));
         let matching = self.matching_quotas(namespace, &facts);
@@ -105,7 +105,7 @@ impl State {
     /// Whether what the pods of a namespace take of a quota is what they are charged. For a cluster quota, its total is what
     /// its namespaces take: audited one by one, they are all of it.
     fn is_sum_right(&self, id: QuotaId, namespace: NamespaceId) -> bool {
-        let Some(quota) = self.quotas.get(id) else { return true };
+        let Some(quota) = self.cluster.quotas.get(id) else { return true };
         let (Ok(compiled), Some(ledger)) = (&quota.compiled, self.stages.queue().ledger(id)) else {
             return true;
         };
@@ -133,7 +133,7 @@ impl State {
     /// Adds what pods of the namespace take of the quota.
     fn recount(&self, id: QuotaId, namespace: NamespaceId, mut ledger: Ledger) -> Ledger {
         let mut owners = BTreeSet::new();
-        for pod in self.namespaces.get(namespace).into_iter().flat_map(|known| known.pods()) {
+        for pod in self.cluster.namespaces.get(namespace).into_iter().flat_map(|known| known.pods()) {
             if let Some(owner) = self.stages.owners().owner_of(*pod) {
                 owners.insert(owner);
                 continue;

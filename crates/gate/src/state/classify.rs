@@ -22,7 +22,7 @@ impl State {
     /// Finds the stage of a pod that claims nothing.
     pub(super) fn classify(&mut self, id: PodId, now: Moment) {
         self.ask_about(id, now);
-        let Some(record) = self.pods.get(id).cloned() else { return };
+        let Some(record) = self.cluster.pods.get(id).cloned() else { return };
         match record.gates {
             Gates::None => self.classify_ungated(id, &record, now),
             Gates::Foreign => {
@@ -90,7 +90,7 @@ impl State {
 
     /// The quotas that the pod waits for, or the stage of one that does not wait.
     fn obstacle(&mut self, id: PodId, record: &PodRecord, now: Moment) -> Result<Arc<QuotaSet>, Stage> {
-        let Some(is_targeted) = self.namespaces.is_targeted(record.namespace) else {
+        let Some(is_targeted) = self.cluster.namespaces.is_targeted(record.namespace) else {
             return Err(Stage::Stuck(Stuck::UnknownNamespace));
         };
         if self.releases.is_backing_off(id, now) {
@@ -100,15 +100,17 @@ impl State {
             // Its gate says that an API server took it for targeted: the namespace may be seen late.
             return Err(Stage::Free { awaited: 1, serial: 0 });
         }
-        if self.namespaces.get(record.namespace).is_some_and(|namespace| namespace.terminating) {
+        if self.cluster.namespaces.get(record.namespace).is_some_and(|namespace| namespace.terminating) {
             return Err(Stage::Stuck(Stuck::Terminating));
         }
         if self.is_exempt(record) {
             // Whatever quotas there are, seen or not.
             return Err(Stage::Free { awaited: 0, serial: 0 });
         }
-        let invalid =
-            self.invalid_quota(record.namespace).map(|quota| Stage::Stuck(Stuck::InvalidQuota(quota)));
+        let invalid = self
+            .cluster
+            .invalid_quota(record.namespace)
+            .map(|quota| Stage::Stuck(Stuck::InvalidQuota(quota)));
         if let Some(stuck) = invalid.clone().filter(|_| !self.has_pause(record.namespace)) {
             return Err(stuck);
         }
@@ -117,7 +119,7 @@ impl State {
         }
         let quotas = self.matching_quotas(record.namespace, &record.scope_facts);
         if !quotas.is_empty() {
-            if let Some(unknown) = self.machine_obstacle(record) {
+            if let Some(unknown) = self.cluster.machine_obstacle(record) {
                 return Err(Stage::Stuck(Stuck::Machine(unknown)));
             }
             return match self.price(id, record) {
@@ -131,18 +133,12 @@ impl State {
 
     /// The quotas that are about such a pod of a namespace.
     pub(super) fn matching_quotas(&mut self, id: NamespaceId, facts: &ScopeFacts) -> Arc<QuotaSet> {
-        let Some(namespace) = self.namespaces.get(id) else { return Arc::default() };
+        let Some(namespace) = self.cluster.namespaces.get(id) else { return Arc::default() };
         let is_about = |id: &QuotaId| {
-            let compiled = self.quotas.get(*id).and_then(|quota| quota.compiled.as_ref().ok());
+            let compiled = self.cluster.quotas.get(*id).and_then(|quota| quota.compiled.as_ref().ok());
             compiled.is_some_and(|compiled| compiled.scopes.matches(facts))
         };
         let matching: SmallVec<[QuotaId; 8]> = namespace.quotas().iter().copied().filter(is_about).collect();
         self.quota_sets.share(id.share(), &matching)
-    }
-
-    /// The first quota about the namespace that cannot be enforced: no pod of it is released meanwhile.
-    pub(super) fn invalid_quota(&self, namespace: NamespaceId) -> Option<QuotaId> {
-        let is_invalid = |id: &QuotaId| self.quotas.get(*id).is_some_and(|quota| quota.compiled.is_err());
-        self.namespaces.get(namespace)?.quotas().iter().copied().find(is_invalid)
     }
 }

@@ -13,7 +13,7 @@ use crate::parts::quota_checks::Listed;
 impl State {
     /// From now on cluster quotas have an effect, or none.
     pub fn allow_cluster_quotas(&mut self, are_allowed: bool, now: Moment) {
-        let moved = self.quotas.allow_cluster_quotas(are_allowed, &mut self.namespaces);
+        let moved = self.cluster.quotas.allow_cluster_quotas(are_allowed, &mut self.cluster.namespaces);
         if !are_allowed {
             let decisions = self.checks.unlisted(Listed::Cluster);
             self.checks.forget_cluster();
@@ -24,22 +24,22 @@ impl State {
 
     /// A list of cluster quotas begins.
     pub fn begin_cluster_quotas(&mut self) {
-        self.quotas.begin_cluster_list();
+        self.cluster.quotas.begin_cluster_list();
     }
 
     /// The list of cluster quotas is complete.
     pub fn end_cluster_quotas(&mut self, now: Moment) {
-        for id in self.quotas.end_cluster_list() {
+        for id in self.cluster.quotas.end_cluster_list() {
             self.forget_quota(id, now);
         }
     }
 
     /// A cluster quota was added or modified.
     pub fn apply_cluster_quota(&mut self, wire: &AcrqWire, now: Moment) {
-        if let Some(old) = self.quotas.replaced_by_cluster(wire) {
+        if let Some(old) = self.cluster.quotas.replaced_by_cluster(wire) {
             self.forget_quota(old, now);
         }
-        let change = self.quotas.upsert_cluster(wire, &mut self.namespaces);
+        let change = self.cluster.quotas.upsert_cluster(wire, &mut self.cluster.namespaces);
         match change.quota {
             QuotaChange::Added(id) => {
                 self.open_ledger(id);
@@ -64,19 +64,19 @@ impl State {
     /// A cluster quota was deleted.
     pub fn delete_cluster_quota(&mut self, wire: &AcrqWire, now: Moment) {
         let uid = uid_of(&wire.metadata);
-        if let Some(id) = self.quotas.find_cluster_by_uid(&uid) {
+        if let Some(id) = self.cluster.quotas.find_cluster_by_uid(&uid) {
             self.forget_quota(id, now);
         }
     }
 
     /// A list of charges begins.
     pub fn begin_charges(&mut self) {
-        self.quotas.begin_charge_list();
+        self.cluster.quotas.begin_charge_list();
     }
 
     /// The list of charges is complete.
     pub fn end_charges(&mut self, now: Moment) {
-        for id in self.quotas.end_charge_list() {
+        for id in self.cluster.quotas.end_charge_list() {
             self.on_charge_lost(id, now);
         }
     }
@@ -89,12 +89,12 @@ impl State {
     /// The charge is this, by the watch or an answer.
     pub(super) fn see_charge(&mut self, wire: &ClusterQuotaChargeWire, by: Source, now: Moment) {
         let uid = Uid::parse(wire.metadata.name.as_deref().unwrap_or_default());
-        let known = self.quotas.find_cluster_by_uid(&uid).and_then(|id| self.quotas.get(id));
+        let known = self.cluster.quotas.find_cluster_by_uid(&uid).and_then(|id| self.cluster.quotas.get(id));
         let before = known.map_or(0, |quota| quota.recorded.charges);
         let known = known.and_then(|quota| quota.cluster()?.charge.as_ref()).map(|object| object.uid.clone());
-        if let Some(id) = self.quotas.upsert_charge(wire, by) {
+        if let Some(id) = self.cluster.quotas.upsert_charge(wire, by) {
             // Another leader has made it in place of one that is gone, with records that were not seen.
-            let object = self.quotas.get(id).and_then(|quota| quota.cluster()?.charge.as_ref());
+            let object = self.cluster.quotas.get(id).and_then(|quota| quota.cluster()?.charge.as_ref());
             if known.is_some_and(|known| object.is_some_and(|object| object.uid != known)) {
                 self.on_charge_lost(id, now);
             }
@@ -108,19 +108,19 @@ impl State {
     pub fn delete_charge(&mut self, wire: &ClusterQuotaChargeWire, now: Moment) {
         let quota = Uid::parse(wire.metadata.name.as_deref().unwrap_or_default());
         let object = uid_of(&wire.metadata);
-        let id = self.quotas.find_cluster_by_uid(&quota).and_then(|id| self.quotas.get(id));
+        let id = self.cluster.quotas.find_cluster_by_uid(&quota).and_then(|id| self.cluster.quotas.get(id));
         let is_another =
             id.and_then(|quota| quota.cluster()?.charge.as_ref()).is_some_and(|known| known.uid != object);
         if is_another {
             return;
         }
-        if let Some(id) = self.quotas.remove_charge(&quota) {
+        if let Some(id) = self.cluster.quotas.remove_charge(&quota) {
             self.on_charge_lost(id, now);
         }
     }
 
     fn on_charge_known(&mut self, id: QuotaId, before: i64, now: Moment) {
-        let is_lost = self.quotas.get(id).and_then(|quota| quota.cluster());
+        let is_lost = self.cluster.quotas.get(id).and_then(|quota| quota.cluster());
         if is_lost.is_some_and(|cluster| cluster.is_shown && cluster.charge.is_none()) {
             return self.on_charge_lost(id, now);
         }

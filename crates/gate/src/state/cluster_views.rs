@@ -36,7 +36,7 @@ impl State {
     /// Whether [`Self::take_changed_clusters`] has any.
     #[must_use]
     pub fn have_clusters_changed(&self) -> bool {
-        self.leading && (self.stages.queue().has_changed() || self.quotas.have_clusters_changed())
+        self.leading && (self.stages.queue().has_changed() || self.cluster.quotas.have_clusters_changed())
     }
 
     /// The cluster quotas of which there is something else to show than when this was asked last;
@@ -46,14 +46,14 @@ impl State {
             return BTreeSet::new();
         }
         let mut changed = self.stages.queue_mut().take_changed();
-        changed.extend(self.quotas.take_changed_clusters());
-        changed.retain(|id| self.quotas.get(*id).is_some_and(|quota| quota.cluster().is_some()));
+        changed.extend(self.cluster.quotas.take_changed_clusters());
+        changed.retain(|id| self.cluster.quotas.get(*id).is_some_and(|quota| quota.cluster().is_some()));
         changed
     }
 
     /// What there is to show of the quota could not be: [`Self::take_changed_clusters`] returns it again.
     pub fn note_changed_cluster(&mut self, id: QuotaId) {
-        self.quotas.note_changed_cluster(id);
+        self.cluster.quotas.note_changed_cluster(id);
     }
 
     /// The names of a quota's namespaces that there is something else to show of than when this was asked last, or `all` of
@@ -62,12 +62,12 @@ impl State {
         if self.reclassification.is_quota_paused(id) {
             return None;
         }
-        let mut names = self.quotas.take_moved(id);
+        let mut names = self.cluster.quotas.take_moved(id);
         let shares = self.stages.queue_mut().take_changed_shares(id).into_iter().map(NamespaceId::of_share);
-        let quota = self.quotas.get(id)?;
+        let quota = self.cluster.quotas.get(id)?;
         let selected = quota.namespaces().filter(|_| all);
         let changed =
-            shares.chain(selected).filter_map(|id| Some(Arc::clone(&self.namespaces.get(id)?.name)));
+            shares.chain(selected).filter_map(|id| Some(Arc::clone(&self.cluster.namespaces.get(id)?.name)));
         names.extend(changed);
         Some(names)
     }
@@ -78,7 +78,7 @@ impl State {
         if self.reclassification.is_quota_paused(id) {
             return None;
         }
-        let quota = self.quotas.get(id)?;
+        let quota = self.cluster.quotas.get(id)?;
         let total = match &quota.compiled {
             Ok(_) => Ok(self.status_of(id)?),
             Err(wrong) => Err(Arc::clone(wrong)),
@@ -96,10 +96,11 @@ impl State {
     }
 
     fn used_by(&self, id: QuotaId, quota: &QuotaRecord, name: &str) -> Option<Amounts> {
-        let namespace = self.namespaces.id(name).filter(|namespace| quota.is_about(*namespace))?;
+        let namespace = self.cluster.namespaces.id(name).filter(|namespace| quota.is_about(*namespace))?;
         let Ok(compiled) = &quota.compiled else { return Some(Vec::new()) };
         let share = self.stages.queue().shares(id)?.get(namespace.share());
-        let managed = self.managed_status_of_cluster(quota).and_then(|status| status.namespaces.get(name));
+        let managed =
+            self.cluster.managed_status_of_cluster(quota).and_then(|status| status.namespaces.get(name));
         Some(share_used(compiled, self.stages.queue().ledger(id)?, share, managed))
     }
 }

@@ -77,8 +77,8 @@ impl State {
     }
 
     pub(super) fn announce_quota(&mut self, id: QuotaId, reason: &'static str, message: String) {
-        let Some(quota) = self.quotas.get(id) else { return };
-        let Some(quota_ref) = self.quota_ref(id) else { return };
+        let Some(quota) = self.cluster.quotas.get(id) else { return };
+        let Some(quota_ref) = self.cluster.quota_ref(id) else { return };
         let (namespace, name) = (quota_ref.namespace(), Arc::clone(quota_ref.name()));
         tracing::warn!(ns = %namespace, quota = %name, reason, %message, "told on the quota");
         let (regarding, uid) = (Regarding::Quota(id), quota.uid.clone());

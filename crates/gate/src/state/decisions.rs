@@ -17,7 +17,7 @@ const LOOKS: usize = 256;
 impl State {
     pub(super) fn decide(&mut self, now: Moment) {
         // The wait of a pod that is older than this process begins when this process first sees the pod.
-        let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
+        let patience = Patience { now_ms: now.mono_ms, limit_ms: self.cluster.config.patience_ms };
         for decision in self.stages.queue_mut().decide(patience, LOOKS) {
             self.on_decision(decision, now);
         }
@@ -53,14 +53,14 @@ impl State {
     fn is_paid_for(&self, pod: PodId, missing: &Charge, quotas: &QuotaSet) -> bool {
         let owners = self.stages.owners();
         let (true, Some(owner), Some(record)) =
-            (missing.is_empty(), owners.owner_of(pod), self.pods.get(pod))
+            (missing.is_empty(), owners.owner_of(pod), self.cluster.pods.get(pod))
         else {
             return false;
         };
         // A list that is under way may be about to show that the other one has ended.
         let is_alike = |other| {
-            let facts = self.pods.get(other).map(|other| &other.scope_facts);
-            facts == Some(&record.scope_facts) && self.pods.is_listed(other)
+            let facts = self.cluster.pods.get(other).map(|other| &other.scope_facts);
+            facts == Some(&record.scope_facts) && self.cluster.pods.is_listed(other)
         };
         let mut others = owners.pods(owner).iter().copied();
         others.any(|other| self.stages.is_paid_for(pod, other, quotas) && is_alike(other))
@@ -87,7 +87,7 @@ impl State {
         for (_, serial) in decisions {
             self.revert_growth(*serial, now);
         }
-        if decisions.len() > self.config.reclassified_pods {
+        if decisions.len() > self.cluster.config.reclassified_pods {
             return self.revert_decisions_later(decisions, now);
         }
         for (pod, serial) in decisions {
@@ -99,7 +99,7 @@ impl State {
             if !self.stages.awaits(*pod, *serial) {
                 continue;
             }
-            let Some(record) = self.pods.get(*pod).cloned() else { continue };
+            let Some(record) = self.cluster.pods.get(*pod).cloned() else { continue };
             self.revert_claim(*pod, &record);
             self.classify(*pod, now);
             self.stats.reverted += 1;
@@ -110,7 +110,7 @@ impl State {
         let mut pods: BTreeMap<NamespaceId, Vec<PodId>> = BTreeMap::new();
         for (pod, serial) in decisions {
             let is_undone = self.stages.awaits(*pod, *serial);
-            if let Some(record) = self.pods.get(*pod) {
+            if let Some(record) = self.cluster.pods.get(*pod) {
                 let pods = pods.entry(record.namespace).or_default();
                 pods.extend(is_undone.then_some(*pod));
             }

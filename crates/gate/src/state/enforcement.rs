@@ -4,10 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_engine::{
-    CompiledQuota, QuotaKind, StatusTarget, Unenforced, claims_uncounted, limits_pods, unenforced,
-    unenforced_in,
-};
+use sluice_engine::{CompiledQuota, QuotaKind, StatusTarget, claims_uncounted};
 use sluice_index::{NamespaceId, QuotaRecord};
 
 use super::State;
@@ -17,8 +14,8 @@ use crate::messages::reasons;
 impl State {
     /// DeviceClasses name these extended resources from now on.
     pub fn set_claimed_resources(&mut self, extended: BTreeSet<Arc<str>>) {
-        if self.claimed_resources != extended {
-            self.claimed_resources = extended;
+        if self.cluster.claimed_resources != extended {
+            self.cluster.claimed_resources = extended;
             self.restate_quotas();
         }
     }
@@ -32,41 +29,24 @@ impl State {
         mut target: StatusTarget,
     ) -> StatusTarget {
         let ungated = match kind {
-            QuotaKind::Namespace => self.unenforced(quota, compiled),
-            QuotaKind::Cluster => self.unenforced_in_cluster(quota, compiled),
+            QuotaKind::Namespace => self.cluster.unenforced(quota, compiled),
+            QuotaKind::Cluster => self.cluster.unenforced_in_cluster(quota, compiled),
         };
         target.unenforced = ungated.or_else(|| self.unenforced_while_paused(kind, quota, compiled));
-        if let Some(told) = claims_uncounted(kind, compiled, &self.claimed_resources) {
+        if let Some(told) = claims_uncounted(kind, compiled, &self.cluster.claimed_resources) {
             let separator = if target.uncounted.is_empty() { "" } else { "; " };
             target.uncounted = format!("{}{separator}{told}", target.uncounted);
         }
         target
     }
 
-    /// What a quota of a namespace does not enforce; of a cluster quota see [`Self::unenforced_in_cluster`].
-    fn unenforced(&self, quota: &QuotaRecord, compiled: &CompiledQuota) -> Option<Unenforced> {
-        let why = self.namespaces.ungated(quota.namespace()?)?;
-        unenforced(compiled, why, self.namespaces.targeting().selector_text())
-    }
-
-    /// What a cluster quota does not enforce, with the names of namespaces: for administrators only.
-    fn unenforced_in_cluster(&self, quota: &QuotaRecord, compiled: &CompiledQuota) -> Option<Unenforced> {
-        if !limits_pods(compiled) {
-            return None;
-        }
-        let selected = quota.namespaces().filter_map(|id| {
-            let namespace = self.namespaces.get(id)?;
-            Some((&*namespace.name, self.namespaces.ungated(id).is_some()))
-        });
-        unenforced_in(compiled, selected, self.namespaces.targeting().selector_text())
-    }
-
     /// Pods of the namespace are gated from now on, or no more: its quotas say so.
     pub(super) fn restate_quotas_about(&mut self, id: NamespaceId) {
-        let quotas = self.namespaces.get(id).map(|namespace| namespace.quotas().to_vec()).unwrap_or_default();
+        let quotas =
+            self.cluster.namespaces.get(id).map(|namespace| namespace.quotas().to_vec()).unwrap_or_default();
         for id in quotas {
-            if self.quotas.get(id).is_some_and(|quota| quota.cluster().is_some()) {
-                self.quotas.note_changed_cluster(id);
+            if self.cluster.quotas.get(id).is_some_and(|quota| quota.cluster().is_some()) {
+                self.cluster.quotas.note_changed_cluster(id);
             } else {
                 self.writes.mark(id);
             }
@@ -75,8 +55,10 @@ impl State {
 
     /// The selector, which messages repeat, is another one.
     pub(super) fn restate_unenforced(&mut self) {
-        let ids: Vec<NamespaceId> = self.namespaces.iter().map(|(id, _)| id).collect();
-        for id in ids.into_iter().filter(|id| self.namespaces.ungated(*id).is_some()).collect::<Vec<_>>() {
+        let ids: Vec<NamespaceId> = self.cluster.namespaces.iter().map(|(id, _)| id).collect();
+        for id in
+            ids.into_iter().filter(|id| self.cluster.namespaces.ungated(*id).is_some()).collect::<Vec<_>>()
+        {
             self.restate_quotas_about(id);
         }
     }
@@ -323,7 +305,7 @@ mod tests {
             "spec": { "quota": { "hard": { "pods": "9" } }, "selector": { "labels": {} } },
         });
         state.apply_cluster_quota(&serde_json::from_value(quota).unwrap(), AT);
-        let id = state.quotas.find_cluster("q").unwrap();
+        let id = state.cluster.quotas.find_cluster("q").unwrap();
         let told = |state: &State| state.status_of(id).unwrap().unenforced;
         let message = told(&state).unwrap().message;
         assert!(message.contains(" of 2 of 3 selected namespaces, "), "{message}");

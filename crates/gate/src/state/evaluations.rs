@@ -10,12 +10,13 @@ use sluice_engine::{Charge, PodId, QuotaId, Uid};
 use sluice_index::{Gates, NamespaceId, PodRecord};
 
 use super::State;
-use super::machines::age;
 use crate::action::Release;
+use crate::cluster::age;
+use crate::cluster::machines::Owner;
 use crate::config::Moment;
 use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, Price, Priced};
 use crate::parts::evaluations::{Answered, Evaluation};
-use crate::parts::owners::{Owner, Payer};
+use crate::parts::owners::Payer;
 use crate::stage::{Stage, Stuck};
 
 impl State {
@@ -29,14 +30,14 @@ impl State {
             // Which keys nothing counts is another list.
             self.restate_quotas();
         }
-        let ids: Vec<NamespaceId> = self.namespaces.iter().map(|(id, _)| id).collect();
+        let ids: Vec<NamespaceId> = self.cluster.namespaces.iter().map(|(id, _)| id).collect();
         let is_concerned = |id: &NamespaceId| {
-            let quotas = self.namespaces.get(*id).map(|namespace| namespace.quotas());
+            let quotas = self.cluster.namespaces.get(*id).map(|namespace| namespace.quotas());
             quotas.is_some_and(|quotas| !quotas.is_empty())
         };
         let concerned: Vec<NamespaceId> = ids.into_iter().filter(is_concerned).collect();
         let owners: Vec<Owner> = self.stages.owners().members().map(|(_, owner)| (**owner).clone()).collect();
-        self.machines.appraise_later(owners);
+        self.repricing.appraise_later(owners);
         self.reclassify_each(concerned, now);
         revision
     }
@@ -59,9 +60,14 @@ impl State {
     /// Whether the pod with this content waits for an answer about it.
     #[must_use]
     pub fn is_evaluated(&self, namespace: &str, name: &str, uid: &Uid, hash: u128) -> bool {
-        let found = self.namespaces.id(namespace).and_then(|namespace| self.pods.find(namespace, name));
+        let found = self
+            .cluster
+            .namespaces
+            .id(namespace)
+            .and_then(|namespace| self.cluster.pods.find(namespace, name));
         found.is_some_and(|id| {
-            self.pods.get(id).is_some_and(|record| record.uid == *uid) && self.evaluations.is_open(id, hash)
+            self.cluster.pods.get(id).is_some_and(|record| record.uid == *uid)
+                && self.evaluations.is_open(id, hash)
         })
     }
 
@@ -114,8 +120,10 @@ impl State {
         if record.gates == Gates::Foreign || record.is_over() || record.unreadable.is_some() {
             return 0;
         }
-        let Some(namespace) = self.namespaces.get(record.namespace) else { return 0 };
-        if namespace.quotas().is_empty() || self.namespaces.is_targeted(record.namespace) != Some(true) {
+        let Some(namespace) = self.cluster.namespaces.get(record.namespace) else { return 0 };
+        if namespace.quotas().is_empty()
+            || self.cluster.namespaces.is_targeted(record.namespace) != Some(true)
+        {
             return 0;
         }
         let selected = self.selected_of(id, record);
@@ -128,7 +136,7 @@ impl State {
     /// The evaluators that select the pod and its namespace by their labels.
     fn selected_of(&self, id: PodId, record: &PodRecord) -> u16 {
         let Some(config) = self.evaluations.config() else { return 0 };
-        let Some(namespace) = self.namespaces.get(record.namespace) else { return 0 };
+        let Some(namespace) = self.cluster.namespaces.get(record.namespace) else { return 0 };
         let by_labels = self.evaluations.selected_by(id, record.gates != Gates::None);
         if by_labels == 0 {
             return 0;
@@ -139,14 +147,8 @@ impl State {
     /// Whether the price was asked for by the evaluators of now.
     pub(super) fn is_of_now(&self, namespace: &str, priced: &Priced) -> bool {
         let config = self.evaluations.config();
-        let in_namespace = config.map_or(0, |config| self.selecting_namespace(namespace, config));
+        let in_namespace = config.map_or(0, |config| self.cluster.selecting_namespace(namespace, config));
         priced.revision == self.evaluations.revision() && priced.in_namespace == in_namespace
-    }
-
-    /// Those of these evaluators that select the namespace.
-    pub(crate) fn selecting_namespace(&self, name: &str, config: &EvaluatorsConfig) -> u16 {
-        let namespace = self.namespaces.id(name).and_then(|id| self.namespaces.get(id));
-        namespace.map_or(0, |it| config.selecting_namespace(|selector| it.is_selected(selector)))
     }
 
     /// Whether the pod is one of a VM that is charged by what is answered about another one. So a migration waits for no
@@ -154,21 +156,22 @@ impl State {
     fn is_further_launcher(&self, id: PodId, record: &PodRecord) -> bool {
         self.launchers_beside(id, record).iter().any(|other| {
             let is_first = |known: &PodRecord| record.gates != Gates::None || age(known) < age(record);
-            self.pods.get(*other).is_some_and(|known| known.gates == Gates::None && is_first(known))
+            self.cluster.pods.get(*other).is_some_and(|known| known.gates == Gates::None && is_first(known))
         })
     }
 
     /// The other launchers of a VM that is charged, of one of its launchers.
     fn launchers_beside(&self, id: PodId, record: &PodRecord) -> Vec<PodId> {
-        let Some(ownership) = record.ownership.as_ref().filter(|_| self.machines.are_charged()) else {
+        let Some(ownership) = record.ownership.as_ref().filter(|_| self.cluster.machines.are_charged())
+        else {
             return Vec::new();
         };
-        if !self.is_launcher(record) {
+        if !self.cluster.is_launcher(record) {
             return Vec::new();
         }
         let is_other = |other: &PodId| {
-            let is_one = |known: &PodRecord| !known.is_over() && self.is_launcher(known);
-            *other != id && self.pods.get(*other).is_some_and(is_one)
+            let is_one = |known: &PodRecord| !known.is_over() && self.cluster.is_launcher(known);
+            *other != id && self.cluster.pods.get(*other).is_some_and(is_one)
         };
         let pods = self.pods_of_machine(record.namespace, &ownership.machine).into_iter();
         pods.filter(is_other).collect()
@@ -176,15 +179,16 @@ impl State {
 
     /// The charge of a VM with what is answered about its launchers: the largest of that.
     pub(super) fn with_answers(&self, owner: &Owner, charge: Charge) -> Charge {
-        let Some(namespace) = self.namespaces.id(&owner.namespace).filter(|_| self.evaluations.is_on())
+        let Some(namespace) =
+            self.cluster.namespaces.id(&owner.namespace).filter(|_| self.evaluations.is_on())
         else {
             return charge;
         };
         let mut most = Charge::default();
         for id in self.pods_of_machine(namespace, &owner.uid) {
-            let is_one = |record: &PodRecord| !record.is_over() && self.is_launcher(record);
+            let is_one = |record: &PodRecord| !record.is_over() && self.cluster.is_launcher(record);
             if let Some(Price::Charge(charge)) = self.evaluations.last(id)
-                && self.pods.get(id).is_some_and(is_one)
+                && self.cluster.pods.get(id).is_some_and(is_one)
             {
                 most = most.max(charge);
             }
@@ -202,7 +206,7 @@ impl State {
 
     /// The pod has other content, and nothing else of it has changed.
     pub(super) fn on_content_changed(&mut self, id: PodId, now: Moment) {
-        let Some(record) = self.pods.get(id).cloned() else { return };
+        let Some(record) = self.cluster.pods.get(id).cloned() else { return };
         let is_decided_by = matches!(
             self.stages.get(id),
             Stage::Waiting(_) | Stage::Assumed { .. } | Stage::Stuck(Stuck::Evaluating)
@@ -217,7 +221,7 @@ impl State {
         if !self.evaluations.is_on() {
             return;
         }
-        let Some(record) = self.pods.get(id).cloned() else { return };
+        let Some(record) = self.cluster.pods.get(id).cloned() else { return };
         let selected = self.asked_of(id, &record);
         if selected != 0 {
             let is_waiting = record.gates != Gates::None;
@@ -232,9 +236,9 @@ impl State {
         if self.evaluations.is_read(id) && self.selected_of(id, &record) == 0 && self.evaluations.unprice(id)
         {
             // What was said of it when one selected it counts no more, for its VM neither.
-            let is_of_machine = self.machines.are_charged() && self.is_launcher(&record);
-            let owner = if is_of_machine { self.claimed_owner(&record) } else { None };
-            self.machines.appraise_later(owner);
+            let is_of_machine = self.cluster.machines.are_charged() && self.cluster.is_launcher(&record);
+            let owner = if is_of_machine { self.cluster.claimed_owner(&record) } else { None };
+            self.repricing.appraise_later(owner);
         }
         if record.gates == Gates::None && self.is_further_launcher(id, &record) {
             // What the VM is charged stays when the others go.
@@ -255,7 +259,7 @@ impl State {
 
     /// Counts a pod that is counted natively because evaluators do not work.
     pub(super) fn note_native(&mut self, id: PodId) {
-        let Some(record) = self.pods.get(id) else { return };
+        let Some(record) = self.cluster.pods.get(id) else { return };
         let is_native = self.evaluations.counts_natively(self.asked_of(id, record));
         if is_native && self.evaluations.note_native(id) {
             self.stats.counted_natively += 1;
@@ -265,8 +269,8 @@ impl State {
     /// The questions to ask now. Every process asks, whether it leads or not: so it knows the answers when it does.
     pub(super) fn plan_evaluations(&mut self) -> Vec<Evaluate> {
         let mut questions = Vec::new();
-        while let Some(id) = self.evaluations.next(self.config.evaluations_at_a_time) {
-            let Some(record) = self.pods.get(id).cloned() else { continue };
+        while let Some(id) = self.evaluations.next(self.cluster.config.evaluations_at_a_time) {
+            let Some(record) = self.cluster.pods.get(id).cloned() else { continue };
             if !self.is_asked_about(id, &record) {
                 self.evaluations.close(id);
                 self.evaluations.look_at(id);
@@ -280,8 +284,12 @@ impl State {
     /// The question about the pod with this content, if it waits for an answer. It is in flight from now on.
     #[must_use]
     pub fn ask_at_once(&mut self, namespace: &str, name: &str, uid: &Uid, hash: u128) -> Option<Evaluate> {
-        let id = self.namespaces.id(namespace).and_then(|namespace| self.pods.find(namespace, name))?;
-        let record = self.pods.get(id).filter(|record| record.uid == *uid).cloned()?;
+        let id = self
+            .cluster
+            .namespaces
+            .id(namespace)
+            .and_then(|namespace| self.cluster.pods.find(namespace, name))?;
+        let record = self.cluster.pods.get(id).filter(|record| record.uid == *uid).cloned()?;
         let is_open = self.evaluations.is_open(id, hash);
         if is_open { self.question_about(id, record) } else { None }
     }
@@ -289,9 +297,9 @@ impl State {
     fn question_about(&mut self, id: PodId, record: PodRecord) -> Option<Evaluate> {
         let selected = self.asked_of(id, &record);
         let config = self.evaluations.shared_config().filter(|_| selected != 0)?;
-        let Release { namespace, name, uid, version, .. } = self.address(id)?;
+        let Release { namespace, name, uid, version, .. } = self.cluster.address(id)?;
         let (hash, serial) = self.evaluations.begin(id)?;
-        let is_launcher = self.machines.are_charged() && self.is_launcher(&record);
+        let is_launcher = self.cluster.machines.are_charged() && self.cluster.is_launcher(&record);
         let is_waiting = record.gates != Gates::None;
         let counted = record.charge;
         let native = if is_launcher { Arc::default() } else { Arc::clone(&counted) };
@@ -319,7 +327,9 @@ impl State {
         now: Moment,
     ) {
         let answered = self.evaluations.answered(serial, hash, answer, now);
-        let Some(record) = self.pods.get(id).filter(|record| record.uid == *uid).cloned() else { return };
+        let Some(record) = self.cluster.pods.get(id).filter(|record| record.uid == *uid).cloned() else {
+            return;
+        };
         match answered {
             Answered::Dropped => {}
             Answered::Priced => self.on_priced(id, &record, now),
@@ -329,8 +339,8 @@ impl State {
     }
 
     fn on_priced(&mut self, id: PodId, record: &PodRecord, now: Moment) {
-        if self.machines.are_charged() && self.is_launcher(record) {
-            let owner = self.claimed_owner(record);
+        if self.cluster.machines.are_charged() && self.cluster.is_launcher(record) {
+            let owner = self.cluster.claimed_owner(record);
             if let Some(owner) = owner {
                 self.appraise(&owner, now);
             }
@@ -352,7 +362,9 @@ impl State {
             // Whether it is asked about may decide whether it goes.
             let is_decided_by =
                 matches!(self.stages.get(id), Stage::Stuck(Stuck::Evaluating) | Stage::Waiting(_));
-            if let Some(namespace) = self.pods.get(id).filter(|_| is_decided_by).map(|it| it.namespace) {
+            if let Some(namespace) =
+                self.cluster.pods.get(id).filter(|_| is_decided_by).map(|it| it.namespace)
+            {
                 self.reclassify(id, namespace, now);
             }
         }
@@ -376,7 +388,11 @@ impl State {
     /// Whether pods that take of the quota have no answer: what is recorded of them is not known.
     pub(super) fn has_unanswered(&self, id: QuotaId) -> bool {
         self.evaluations.is_on()
-            && self.namespaces_of(id).into_iter().any(|namespace| self.evaluations.has_unanswered(namespace))
+            && self
+                .cluster
+                .namespaces_of(id)
+                .into_iter()
+                .any(|namespace| self.evaluations.has_unanswered(namespace))
     }
 
     /// What is told of a pod that is held because there is no answer about it.
@@ -384,7 +400,7 @@ impl State {
         if !self.evaluations.is_told(id) {
             return None;
         }
-        let selected = self.asked_of(id, self.pods.get(id)?);
+        let selected = self.asked_of(id, self.cluster.pods.get(id)?);
         let names = self.evaluations.config()?.names(selected);
         Some(match self.evaluations.of(id, selected) {
             Evaluation::Failed(why) => {

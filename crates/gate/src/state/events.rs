@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{ClassId, PodId, QuotaId, Reason, ShareId, Uid};
+use sluice_engine::{ClassId, PodId, Reason, ShareId, Uid};
 use sluice_index::NamespaceId;
 
 use super::State;
@@ -18,7 +18,7 @@ impl State {
     /// news when it is its turn to have any.
     pub(super) fn on_class_held(&mut self, class: ClassId, now: Moment) {
         let Some(class) = self.stages.queue().class(class) else { return };
-        for pod in class.pods().take(self.config.notified_pods) {
+        for pod in class.pods().take(self.cluster.config.notified_pods) {
             self.events.news(pod, now);
         }
     }
@@ -26,7 +26,7 @@ impl State {
     /// The events to write now.
     pub(super) fn plan_events(&mut self, now: Moment) -> Vec<GateEvent> {
         let mut events = Vec::new();
-        self.events.give_turns(|id| self.pods.get(id).map(|record| record.namespace), now);
+        self.events.give_turns(|id| self.cluster.pods.get(id).map(|record| record.namespace), now);
         for _ in 0..LOOKS {
             match self.events.next_turn(now) {
                 Some(Turn::Announcement(event)) => events.push(event),
@@ -41,10 +41,10 @@ impl State {
         let text = self.text_about(id).map(|text| self.text_about_held(id, text));
         // A pod that waits and has no reason was not looked at yet.
         let is_open = matches!(self.stages.get(id), Stage::Waiting(_)) && !self.has_pause(namespace);
-        let text = text.filter(|_| self.namespaces.get(namespace).is_some());
+        let text = text.filter(|_| self.cluster.namespaces.get(namespace).is_some());
         let is_written = self.events.write_about(namespace, id, text.as_ref(), is_open, now);
         let text = text.filter(|_| is_written)?;
-        let Release { namespace, name, uid, .. } = self.address(id)?;
+        let Release { namespace, name, uid, .. } = self.cluster.address(id)?;
         self.tell_migration(id, &namespace, &text);
         self.tell_machine_of(id, &name, &text);
         let (reason, message) = text;
@@ -54,11 +54,13 @@ impl State {
     /// The VM that does not start because its pod is held is told so, and so is what it was made from.
     fn tell_machine_of(&mut self, id: PodId, pod: &str, (reason, message): &Text) {
         let is_held = matches!(self.stages.get(id), Stage::Waiting(_) | Stage::Stuck(_));
-        let Some(record) = self.pods.get(id).filter(|record| is_held && self.is_launcher(record)) else {
+        let Some(record) =
+            self.cluster.pods.get(id).filter(|record| is_held && self.cluster.is_launcher(record))
+        else {
             return;
         };
-        let Some(owner) = self.claimed_owner(record) else { return };
-        let Some((name, made_from)) = self.machines.names(&owner) else { return };
+        let Some(owner) = self.cluster.claimed_owner(record) else { return };
+        let Some((name, made_from)) = self.cluster.machines.names(&owner) else { return };
         let message = fit(&[format!("its pod {pod} is held: {message}")], MOST_BYTES, "");
         let about = [
             Some((Regarding::Machine, name, owner.uid)),
@@ -76,8 +78,8 @@ impl State {
         let Regarding::Pod(id) = event.regarding else {
             return self.events.on_announcement(event, is_written, now);
         };
-        let Some(record) = self.pods.get(id).filter(|record| record.uid == event.uid) else { return };
-        self.events.on_pod_event(record.namespace, id, is_written, &self.namespaces, now);
+        let Some(record) = self.cluster.pods.get(id).filter(|record| record.uid == event.uid) else { return };
+        self.events.on_pod_event(record.namespace, id, is_written, &self.cluster.namespaces, now);
     }
 
     /// The configuration has an effect that its author should know of.
@@ -103,12 +105,5 @@ impl State {
         // What runs may take less than before, so nothing is said of how it could never be.
         let reason = if obstacle.never() { reasons::EXCEEDED } else { obstacle.reason() };
         Some((reason, obstacle.sentence()))
-    }
-
-    pub(super) fn invalid_message(&self, quota: QuotaId) -> String {
-        let invalid =
-            self.quotas.get(quota).and_then(|quota| Some((&quota.name, quota.compiled.as_ref().err()?)));
-        let Some((name, error)) = invalid else { return String::new() };
-        format!("quota {name} cannot be enforced: {error}; correct or delete it")
     }
 }

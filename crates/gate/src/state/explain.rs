@@ -27,7 +27,8 @@ impl State {
         self.lead(now);
         for _ in 0..ROUNDS {
             drop(self.plan(now));
-            let is_settled = self.leading && self.reclassification.is_idle() && self.machines.are_appraised();
+            let is_settled =
+                self.leading && self.reclassification.is_idle() && self.repricing.are_appraised();
             if is_settled && !self.stages.queue().has_news() {
                 break;
             }
@@ -39,17 +40,17 @@ impl State {
     pub fn explain(&self, subject: Subject<'_>) -> Option<Explanation> {
         match subject {
             Subject::Pod { namespace, name } => {
-                let id = self.pods.find(self.namespaces.id(namespace)?, name)?;
+                let id = self.cluster.pods.find(self.cluster.namespaces.id(namespace)?, name)?;
                 let mut explanation = self.pod_explanation(id)?;
                 explanation.wait = self.wait_of(id, &explanation);
                 Some(Explanation::Pod(explanation))
             }
             Subject::Quota { namespace, name } => {
-                let id = self.quotas.find(self.namespaces.id(namespace)?, name)?;
+                let id = self.cluster.quotas.find(self.cluster.namespaces.id(namespace)?, name)?;
                 self.quota_explanation(id).map(Explanation::Quota)
             }
             Subject::ClusterQuota { name } => {
-                self.quota_explanation(self.quotas.find_cluster(name)?).map(Explanation::Quota)
+                self.quota_explanation(self.cluster.quotas.find_cluster(name)?).map(Explanation::Quota)
             }
         }
     }
@@ -67,9 +68,9 @@ impl State {
 
     /// Why a pod is where it is, without its place.
     pub(super) fn pod_explanation(&self, id: PodId) -> Option<PodExplanation> {
-        let record = self.pods.get(id)?;
+        let record = self.cluster.pods.get(id)?;
         Some(PodExplanation {
-            namespace: Arc::clone(&self.namespaces.get(record.namespace)?.name),
+            namespace: Arc::clone(&self.cluster.namespaces.get(record.namespace)?.name),
             name: record.name.clone(),
             verdict: self.verdict(id, record),
             since: record.created,
@@ -90,7 +91,7 @@ impl State {
             }
             Stage::Assumed { .. } => refused().unwrap_or(Verdict::Going),
             Stage::Free { .. } => {
-                let is_targeted = self.namespaces.is_targeted(record.namespace) == Some(true);
+                let is_targeted = self.cluster.namespaces.is_targeted(record.namespace) == Some(true);
                 let is_free = if is_targeted && !self.is_exempt(record) {
                     Verdict::Going
                 } else {
@@ -108,7 +109,7 @@ impl State {
             Stage::Stuck(Stuck::Unreadable(field)) => Verdict::Unreadable(Arc::clone(field)),
             Stage::Stuck(Stuck::InvalidQuota(quota)) => match pause {
                 Some(until) => Verdict::Paused(until),
-                None => Verdict::InvalidQuota(self.invalid_message(*quota)),
+                None => Verdict::InvalidQuota(self.cluster.invalid_message(*quota)),
             },
             Stage::Stuck(Stuck::Evaluating) => {
                 self.text_about_evaluation(id).map_or(Verdict::Pending, Verdict::NotEvaluated)
@@ -124,7 +125,8 @@ impl State {
     /// In an order that is the same in all processes.
     fn names_of_quotas(&self, id: PodId) -> Vec<QuotaName> {
         let quotas = self.quotas_of(id);
-        let mut names: Vec<QuotaName> = quotas.iter().filter_map(|quota| self.quota_name(*quota)).collect();
+        let mut names: Vec<QuotaName> =
+            quotas.iter().filter_map(|quota| self.cluster.quota_name(*quota)).collect();
         names.sort_by_cached_key(|quota| (quota.kind == QuotaKind::Cluster, Arc::clone(&quota.name)));
         names
     }
@@ -137,12 +139,6 @@ impl State {
             Stage::Assumed { quotas, .. } | Stage::Counted { quotas, .. } => quotas.to_vec(),
             Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => Vec::new(),
         }
-    }
-
-    pub(super) fn quota_name(&self, id: QuotaId) -> Option<QuotaName> {
-        let quota = self.quotas.get(id)?;
-        let kind = if quota.cluster().is_some() { QuotaKind::Cluster } else { QuotaKind::Namespace };
-        Some(QuotaName { kind, name: Arc::clone(&quota.name) })
     }
 
     /// What is in the way of a class, by the names of quotas: their handles are another process's others.
@@ -159,19 +155,20 @@ impl State {
 
     /// What the queue has found, for pods of a namespace.
     pub(super) fn obstacle_of(&self, reason: &Reason, share: ShareId) -> Option<Obstacle> {
-        let quota = self.quotas.get(reason.quota)?;
+        let quota = self.cluster.quotas.get(reason.quota)?;
         let compiled = quota.compiled.as_ref().ok()?;
         // It may have gone since the queue was looked at, and its handle may be another pod's.
         let waits = |pod: &PodId| matches!(self.stages.get(*pod), Stage::Waiting(_));
         // A tenant is told nothing of another one's pods.
         let is_of_the_same = |pod: &&PodRecord| pod.namespace.share() == share;
-        let own = reason.behind.filter(waits).and_then(|pod| self.pods.get(pod)).filter(is_of_the_same);
+        let own =
+            reason.behind.filter(waits).and_then(|pod| self.cluster.pods.get(pod)).filter(is_of_the_same);
         let lack = match (reason.behind, own) {
             (None, _) => Lack::Exceeded,
             (Some(_), Some(pod)) => Lack::KeptForOwn(pod.name.clone()),
             (Some(_), None) => Lack::KeptForOther,
         };
-        let name = self.quota_name(reason.quota)?;
+        let name = self.cluster.quota_name(reason.quota)?;
         Some(Obstacle::of(name, compiled, reason, lack, |excess| {
             let queue = self.stages.queue();
             let shares = queue.shares(reason.quota)?;
@@ -188,12 +185,14 @@ impl State {
             return None;
         };
         let own = self.stages.queue().class(*class).filter(|class| class.could_fit())?;
-        let namespace = self.pods.get(id)?.namespace;
+        let namespace = self.cluster.pods.get(id)?.namespace;
         let short: BTreeSet<QuotaId> = own
             .quotas()
             .iter()
             .copied()
-            .filter(|quota| obstacles.iter().any(|it| self.quota_name(*quota).as_ref() == Some(&it.quota)))
+            .filter(|quota| {
+                obstacles.iter().any(|it| self.cluster.quota_name(*quota).as_ref() == Some(&it.quota))
+            })
             .collect();
         let line = self.line(namespace, &short);
         let place = line.iter().position(|(pod, _)| *pod == id)?;
@@ -208,7 +207,7 @@ impl State {
 
     /// The pods of a namespace that wait for one of these quotas and could ever fit, in the order in which they go.
     fn line(&self, namespace: NamespaceId, quotas: &BTreeSet<QuotaId>) -> Vec<(PodId, ClassId)> {
-        let pods = self.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
+        let pods = self.cluster.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
         let classes: BTreeSet<ClassId> = pods
             .iter()
             .filter_map(
@@ -229,7 +228,7 @@ impl State {
     }
 
     fn ahead(&self, pod: PodId, class: ClassId, obstacles: &[Obstacle]) -> Option<Ahead> {
-        let record = self.pods.get(pod)?;
+        let record = self.cluster.pods.get(pod)?;
         let charge = self.stages.queue().class(class)?.charge();
         let keys = obstacles.iter().flat_map(|obstacle| &obstacle.keys);
         let mut needs: Vec<_> = keys

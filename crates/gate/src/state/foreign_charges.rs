@@ -7,16 +7,16 @@ use sluice_engine::{Amount, Charge, PodId, Quantity, QuotaId, Resource};
 
 use super::State;
 use crate::action::Action;
+use crate::cluster::machines::Owner;
 use crate::config::Moment;
 use crate::parts::foreign_charges::Place;
-use crate::parts::owners::Owner;
 use crate::stage::Stage;
 
 impl State {
     /// Keeps the room of a charge that another leader has made since `before` was recorded. A record without a new charge
     /// gives nothing away, whatever it says: it is put right.
     pub(super) fn on_charges_seen(&mut self, id: QuotaId, before: i64, now: Moment) {
-        let Some(quota) = self.quotas.get(id) else { return };
+        let Some(quota) = self.cluster.quotas.get(id) else { return };
         let charges = quota.recorded.charges;
         if !self.leading || charges == before || self.writes.made(charges) {
             return;
@@ -51,7 +51,8 @@ impl State {
 
     /// Whether the quota's record says that at least what is claimed is used.
     pub(super) fn is_recorded(&self, id: QuotaId) -> bool {
-        let (Some(quota), Some(ledger)) = (self.quotas.get(id), self.stages.queue().ledger(id)) else {
+        let (Some(quota), Some(ledger)) = (self.cluster.quotas.get(id), self.stages.queue().ledger(id))
+        else {
             return false;
         };
         let Some(recorded) = self.recorded_amounts(id).filter(|_| !quota.is_record_lost()) else {
@@ -63,7 +64,7 @@ impl State {
 
     /// What the quota's record says is used. If that is lost, it may have said anything up to the limits.
     fn recorded_amounts(&self, id: QuotaId) -> Option<Vec<(Resource, Amount)>> {
-        let quota = self.quotas.get(id)?;
+        let quota = self.cluster.quotas.get(id)?;
         if quota.is_record_lost() {
             let lines = self.stages.queue().ledger(id)?.lines();
             return Some(lines.iter().map(|line| (line.resource.clone(), line.hard)).collect());
@@ -107,7 +108,7 @@ impl State {
     fn ungranted(&mut self, id: PodId, quota: QuotaId) -> Option<Charge> {
         let granted = self.pod_growth.granted(&id)?.clone();
         let held = self.admissions.held(id)?.get(&quota)?.clone();
-        let namespace = self.pods.get(id)?.namespace;
+        let namespace = self.cluster.pods.get(id)?.namespace;
         let granted = self.parts_of(id, namespace, &granted)?;
         Some(granted.get(&quota).map_or_else(|| held.clone(), |granted| held.above(granted)))
     }
@@ -131,7 +132,7 @@ impl State {
 
     /// When requests that another leader makes now can be under way no more.
     const fn dead_ms(&self, now: Moment) -> u64 {
-        now.mono_ms.saturating_add(self.config.in_flight_grace_ms)
+        now.mono_ms.saturating_add(self.cluster.config.in_flight_grace_ms)
     }
 
     pub(super) fn plan_catching_up(&mut self) -> Option<Action> {

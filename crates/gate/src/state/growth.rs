@@ -25,6 +25,7 @@ impl State {
         self.judge_growth_of_fixed(change)?;
         let Some((id, namespace)) = self.concerns(change)? else { return Ok(ALLOWED) };
         if self
+            .cluster
             .pods
             .get(id)
             .is_some_and(|record| self.is_exempt(record) || self.payer(id, record).owner.is_some())
@@ -34,9 +35,10 @@ impl State {
         let priced = self.priced(id, change)?;
         let after = priced.as_ref().unwrap_or(&change.after);
         let has_pause = self.has_pause(namespace);
-        let invalid = self.invalid_quota(namespace).filter(|_| !has_pause && self.takes_more(id, after));
+        let invalid =
+            self.cluster.invalid_quota(namespace).filter(|_| !has_pause && self.takes_more(id, after));
         if let Some(invalid) = invalid {
-            return Err(Judgement::Refused(self.invalid_message(invalid)));
+            return Err(Judgement::Refused(self.cluster.invalid_message(invalid)));
         }
         let wanted = self.pod_growth.wanted(&id).cloned().unwrap_or_default().and(after);
         let Some(parts) = self.parts_of(id, namespace, &wanted) else { return Err(UNSEEN) };
@@ -48,7 +50,7 @@ impl State {
         if more.iter().any(|(quota, _)| self.stages.queue().rests(*quota)) {
             return Err(CHANGED);
         }
-        let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
+        let patience = Patience { now_ms: now.mono_ms, limit_ms: self.cluster.config.patience_ms };
         if change.dry_run {
             let fits = if has_pause { Ok(()) } else { self.stages.queue().can_grow(&more, patience) };
             return fits.map(|()| ALLOWED).map_err(|reason| self.refusal(namespace, &reason));
@@ -63,7 +65,7 @@ impl State {
             let grown = queue.grow(namespace.share(), &more, patience);
             grown.map_err(|reason| self.refusal(namespace, &reason))?;
         }
-        let until_ms = now.mono_ms + self.config.admission_life_ms;
+        let until_ms = now.mono_ms + self.cluster.config.admission_life_ms;
         let want = Want { version: change.before.version, until_ms, wanted, known: Wanted::default() };
         self.admissions.hold(id, namespace.share(), parts);
         Ok(self.want(id, want, &more))
@@ -71,7 +73,7 @@ impl State {
 
     /// The pod as it is to be with what evaluators say of it, where they say what the pod takes.
     fn priced(&self, id: PodId, change: &Change) -> Result<Option<PodFacts>, Judgement> {
-        let is_asked = self.pods.get(id).is_some_and(|record| self.is_asked_about(id, record));
+        let is_asked = self.cluster.pods.get(id).is_some_and(|record| self.is_asked_about(id, record));
         if !is_asked {
             return Ok(None);
         }
@@ -91,8 +93,8 @@ impl State {
         // It is charged when it is released, and a release of the pod as it was fails when it has changed.
         let is_held = before.gates == Gates::Ours || after.gates != Gates::None;
         self.concerns_version(!is_held, &before.namespace, before.version, |namespace| {
-            let id = self.pods.find(namespace, &before.name)?;
-            self.pods.get(id).filter(|pod| pod.uid == before.uid).map(|pod| (id, pod.version))
+            let id = self.cluster.pods.find(namespace, &before.name)?;
+            self.cluster.pods.get(id).filter(|pod| pod.uid == before.uid).map(|pod| (id, pod.version))
         })
     }
 
@@ -114,8 +116,8 @@ impl State {
         if before == Version::default() {
             return Err(Judgement::Undecided("the object has no version"));
         }
-        let Some(namespace) = self.namespaces.id(namespace) else { return Err(UNSEEN) };
-        match self.namespaces.is_targeted(namespace) {
+        let Some(namespace) = self.cluster.namespaces.id(namespace) else { return Err(UNSEEN) };
+        match self.cluster.namespaces.is_targeted(namespace) {
             Some(true) => {}
             Some(false) => return Ok(None),
             None => return Err(UNSEEN),
@@ -128,7 +130,7 @@ impl State {
         if known.is_older_than(before) {
             return Err(UNSEEN);
         }
-        if self.reclassification.is_paused(namespace) || !self.machines.are_appraised() {
+        if self.reclassification.is_paused(namespace) || !self.repricing.are_appraised() {
             return Err(CHANGED);
         }
         Ok(Some((key, namespace)))
@@ -159,7 +161,7 @@ impl State {
 
     /// Whether it would take more of any resource than now, or come under other scopes.
     fn takes_more(&self, id: PodId, after: &PodFacts) -> bool {
-        let scopes = self.pods.get(id).map(|pod| &*pod.scope_facts);
+        let scopes = self.cluster.pods.get(id).map(|pod| &*pod.scope_facts);
         let counted = self.counted_of(id).map(|(charge, _)| charge).unwrap_or_default();
         scopes != Some(&after.scope_facts) || !after.charge.above(&counted).is_empty()
     }

@@ -23,12 +23,12 @@ const LOOKS: usize = 256;
 impl State {
     /// A list of migrations begins.
     pub fn begin_migrations(&mut self) {
-        self.migrations.begin_list();
+        self.cluster.migrations.begin_list();
     }
 
     /// The list of migrations is complete.
     pub fn end_migrations(&mut self, now: Moment) {
-        for uid in self.migrations.end_list() {
+        for uid in self.cluster.migrations.end_list() {
             self.look_at_targets_of(&uid, now);
         }
     }
@@ -36,7 +36,7 @@ impl State {
     /// A migration was added or modified.
     pub fn apply_migration(&mut self, wire: &VmimWire, now: Moment) {
         let record = VmimRecord::read(wire);
-        if self.migrations.see(&record) {
+        if self.cluster.migrations.see(&record) {
             self.look_at_targets_of(&record.uid, now);
         }
     }
@@ -44,7 +44,7 @@ impl State {
     /// A migration was deleted.
     pub fn delete_migration(&mut self, wire: &VmimWire, now: Moment) {
         let uid = uid_of(&wire.metadata);
-        if self.migrations.forget(&uid) {
+        if self.cluster.migrations.forget(&uid) {
             self.look_at_targets_of(&uid, now);
         }
     }
@@ -61,7 +61,7 @@ impl State {
 
     /// The pod is held: if it says that it is a target, it is to be looked at.
     pub(super) fn hold_target(&mut self, id: PodId) {
-        let record = self.pods.get(id);
+        let record = self.cluster.pods.get(id);
         match record.and_then(|record| record.ownership.as_ref()?.migration.as_deref()) {
             Some(migration) => self.targets.hold(id, migration),
             None if self.targets.migration(id).is_some() => self.forget_target(id),
@@ -77,7 +77,7 @@ impl State {
 
     fn forget_target(&mut self, id: PodId) {
         self.targets.forget(id);
-        if let Some(record) = self.pods.get(id) {
+        if let Some(record) = self.cluster.pods.get(id) {
             self.stages.hasten(id, record, None);
         }
     }
@@ -90,7 +90,7 @@ impl State {
     }
 
     fn look_at_target(&mut self, id: PodId, now: Moment) {
-        let target = self.pods.get(id).filter(|record| self.is_launcher(record));
+        let target = self.cluster.pods.get(id).filter(|record| self.cluster.is_launcher(record));
         let Some((record, deadline)) = target.and_then(|record| Some((record, self.deadline(id, record)?)))
         else {
             return self.forget_target(id);
@@ -105,8 +105,8 @@ impl State {
 
     /// When KubeVirt gives up the target that the pod is.
     fn deadline(&self, id: PodId, record: &PodRecord) -> Option<Deadline> {
-        let namespace = &self.namespaces.get(record.namespace)?.name;
-        let migration = self.migrations.get(namespace, self.targets.migration(id)?);
+        let namespace = &self.cluster.namespaces.get(record.namespace)?.name;
+        let migration = self.cluster.migrations.get(namespace, self.targets.migration(id)?);
         let timeout = migration.map_or(Vmim::DEFAULT_PENDING_TIMEOUT, |migration| migration.pending_timeout);
         Some(Deadline::after(record.created, timeout))
     }
@@ -114,7 +114,7 @@ impl State {
     /// What is told of a pod that is held for this reason: more if it is a target that is late.
     pub(super) fn text_about_held(&self, id: PodId, text: Text) -> Text {
         let is_held = matches!(self.stages.get(id), Stage::Waiting(_) | Stage::Stuck(_));
-        let target = self.pods.get(id).filter(|_| is_held && self.targets.is_late(id));
+        let target = self.cluster.pods.get(id).filter(|_| is_held && self.targets.is_late(id));
         match target.and_then(|record| Some((record, self.deadline(id, record)?))) {
             Some((record, deadline)) => {
                 (reasons::TARGET_HELD, target_held(record.created, deadline, &text.1))
@@ -129,7 +129,7 @@ impl State {
             return;
         }
         let Some(uid) = self.targets.migration(id) else { return };
-        let Some(migration) = self.migrations.get(namespace, uid) else { return };
+        let Some(migration) = self.cluster.migrations.get(namespace, uid) else { return };
         let (name, uid) = (Arc::clone(&migration.name), uid.clone());
         let (regarding, namespace, message) = (Regarding::Migration, Arc::clone(namespace), message.clone());
         self.events.announce(GateEvent { regarding, namespace, name, uid, reason, message });

@@ -13,11 +13,11 @@ use super::State;
 use super::machines::as_launcher;
 use crate::action::{Answer, GateEvent, MachineRead, Regarding};
 use crate::admission::{Asked, CHANGED, Judgement, MachineChange};
+use crate::cluster::machines::Owner;
+use crate::cluster::machines::Unknown;
 use crate::config::Moment;
 use crate::messages::reasons;
 use crate::parts::growth::Want;
-use crate::parts::machines::Unknown;
-use crate::parts::owners::Owner;
 use crate::stage::Stage;
 
 const ALLOWED: Asked = Asked::Judged(Judgement::Allowed);
@@ -54,21 +54,21 @@ impl State {
         let wanted = Arc::new(known.max(&asked));
         let more = self.missing(&owner, &wanted);
         let has_pause = self.has_pause(namespace);
-        let invalid = self.invalid_quota(namespace).filter(|_| !has_pause && !known.covers(&asked));
+        let invalid = self.cluster.invalid_quota(namespace).filter(|_| !has_pause && !known.covers(&asked));
         if let Some(invalid) = invalid {
-            return Err(Judgement::Refused(self.invalid_message(invalid)));
+            return Err(Judgement::Refused(self.cluster.invalid_message(invalid)));
         }
         if more.iter().any(|(quota, _, _)| self.stages.queue().rests(*quota)) {
             return Err(CHANGED);
         }
-        let patience = Patience { now_ms: now.mono_ms, limit_ms: self.config.patience_ms };
+        let patience = Patience { now_ms: now.mono_ms, limit_ms: self.cluster.config.patience_ms };
         let charges: Vec<_> = more.iter().map(|(quota, charge, _)| (*quota, charge.clone())).collect();
         let fits = if has_pause { Ok(()) } else { self.stages.queue().can_grow(&charges, patience) };
         fits.map_err(|reason| self.refusal(namespace, &reason))?;
         if change.dry_run {
             return Ok(ALLOWED);
         }
-        let until_ms = now.mono_ms + self.config.admission_life_ms;
+        let until_ms = now.mono_ms + self.cluster.config.admission_life_ms;
         let want = Want { version: change.before.version, until_ms, wanted, known };
         let serial = self.stages.next_serial();
         let is_awaited = self.machine_growth.want(&owner, want, serial, more.len());
@@ -83,7 +83,7 @@ impl State {
     fn asked(&self, owner: &Owner, change: &MachineChange) -> Result<Option<Charge>, Judgement> {
         let after = &change.after.size;
         let launchers = self.launchers(owner);
-        match self.machines.charge_of(after, launchers.iter().filter_map(as_launcher)) {
+        match self.cluster.machines.charge_of(after, launchers.iter().filter_map(as_launcher)) {
             Ok(asked) => Ok(Some(self.with_answers(owner, asked.unwrap_or_default()))),
             Err(_) if change.before.size.is_err() => Ok(None),
             Err(unknown) => Err(Judgement::Refused(uncountable(&unknown))),
@@ -93,7 +93,7 @@ impl State {
     /// Who asks is KubeVirt's controller, and the VM's owner hears of it from that alone.
     fn tell_machine(&mut self, vmi: &VmiRecord, words: &str, now: Moment) {
         let owner = Owner { namespace: Arc::clone(&vmi.namespace), uid: vmi.uid.clone() };
-        if self.machines.tell(&owner, now) {
+        if self.cluster.machines.tell(&owner, now) {
             self.events.announce(GateEvent {
                 regarding: Regarding::Machine,
                 namespace: owner.namespace,
@@ -108,10 +108,10 @@ impl State {
     /// The VM that is to be charged and its namespace; `None` if the update is not this controller's concern.
     fn concerns_machine(&self, change: &MachineChange) -> Result<Option<(Owner, NamespaceId)>, Judgement> {
         let before = &change.before;
-        let is_charged = self.machines.are_charged();
+        let is_charged = self.cluster.machines.are_charged();
         self.concerns_version(is_charged, &before.namespace, before.version, |_| {
             let owner = Owner { namespace: Arc::clone(&before.namespace), uid: before.uid.clone() };
-            self.machines.version(&owner).map(|known| (owner, known))
+            self.cluster.machines.version(&owner).map(|known| (owner, known))
         })
     }
 
@@ -168,18 +168,19 @@ impl State {
 
     /// The quotas of the namespace are changing: of its VMs only what was allowed is still wanted.
     pub(super) fn revert_growth_of(&mut self, namespace: NamespaceId) {
-        let Some(known) = self.namespaces.get(namespace).filter(|_| !self.machine_growth.is_empty()) else {
+        let Some(known) = self.cluster.namespaces.get(namespace).filter(|_| !self.machine_growth.is_empty())
+        else {
             return;
         };
         let (owners, tickets) = self.machine_growth.revert_all(|owner| owner.namespace == known.name);
-        self.machines.appraise_later(owners);
+        self.repricing.appraise_later(owners);
         self.admissions.answer(tickets, &CHANGED);
     }
 
     pub(super) fn plan_machine_reads(&mut self, now: Moment) -> Vec<MachineRead> {
         let mut reads = Vec::new();
         for owner in self.machine_growth.take_reads(now) {
-            match self.machines.name(&owner).map(Arc::clone) {
+            match self.cluster.machines.name(&owner).map(Arc::clone) {
                 Some(name) => reads.push(MachineRead { namespace: owner.namespace, name, uid: owner.uid }),
                 None => {
                     self.machine_growth.end(&owner);
@@ -199,7 +200,7 @@ impl State {
         let owner = Owner { namespace: Arc::clone(&read.namespace), uid: read.uid.clone() };
         let Answer::Done(found) = answer else { return self.machine_growth.read_later(owner, now) };
         // The watch may have shown its end meanwhile and will not do so again.
-        if self.machines.knows(&owner) {
+        if self.cluster.machines.knows(&owner) {
             let is_it =
                 |vmi: &VmiWire| vmi.metadata.uid.as_deref().map(Uid::parse).as_ref() == Some(&owner.uid);
             match found.filter(is_it) {

@@ -12,9 +12,10 @@ use sluice_index::{Gates, NamespaceId, PodRecord, Source, VmiRecord, VmiWire};
 
 use super::State;
 use crate::admission::{CHANGED, Judgement};
+use crate::cluster::machines::Owner;
+use crate::cluster::machines::{KubeVirt, Unknown};
 use crate::config::Moment;
-use crate::parts::machines::{KubeVirt, Unknown, Walk};
-use crate::parts::owners::Owner;
+use crate::parts::repricing::Walk;
 use crate::stage::{Stage, Stuck};
 
 /// The work of an appraisal, in pods that find their stage anew: a VM has a pod or some more, and what it is charged has to
@@ -24,35 +25,36 @@ const APPRAISAL: usize = 4;
 impl State {
     /// From now on VMs are counted so. No pod is decided on until all are.
     pub fn count_machines_by(&mut self, calculator: Calculator, now: Moment) {
-        if self.machines.set_calculator(calculator) {
+        if self.cluster.machines.set_calculator(calculator) {
             self.end_all_growth();
             self.restate_quotas();
-            self.machines.walk_from(Walk::Claimed(None));
+            self.repricing.walk_from(Walk::Claimed(None));
             self.go_on_appraising(now);
         }
     }
 
     /// From now on this KubeVirt runs; pods that another account has created are no launchers.
     pub fn set_kubevirt(&mut self, kubevirt: Option<KubeVirt>, now: Moment) {
-        let former: Option<Box<str>> = self.machines.controller().map(Into::into);
-        if self.machines.set_kubevirt(kubevirt) {
+        let former: Option<Box<str>> = self.cluster.machines.controller().map(Into::into);
+        if self.cluster.machines.set_kubevirt(kubevirt) {
             self.restate_quotas();
             self.release_pods_of(former);
-            let are_charged = self.machines.are_charged();
-            self.machines.walk_from(if are_charged { Walk::Claimed(None) } else { Walk::Platform(None) });
+            let are_charged = self.cluster.machines.are_charged();
+            self.repricing.walk_from(if are_charged { Walk::Claimed(None) } else { Walk::Platform(None) });
             self.go_on_appraising(now);
         }
     }
 
     /// What another account than KubeVirt's controller has created waits for no VM any more.
     fn release_pods_of(&mut self, former: Option<Box<str>>) {
-        let Some(former) = former.filter(|former| self.machines.controller() != Some(&**former)) else {
+        let Some(former) = former.filter(|former| self.cluster.machines.controller() != Some(&**former))
+        else {
             return;
         };
         let is_stuck = |id: &PodId| matches!(self.stages.get(*id), Stage::Stuck(Stuck::Machine(_)));
         let mut stuck: BTreeMap<NamespaceId, Vec<PodId>> = BTreeMap::new();
-        for id in self.pods.created_by(&former).filter(is_stuck) {
-            if let Some(record) = self.pods.get(id) {
+        for id in self.cluster.pods.created_by(&former).filter(is_stuck) {
+            if let Some(record) = self.cluster.pods.get(id) {
                 stuck.entry(record.namespace).or_default().push(id);
             }
         }
@@ -63,12 +65,12 @@ impl State {
 
     /// A list of VirtualMachineInstances begins.
     pub fn begin_machines(&mut self) {
-        self.machines.begin_list();
+        self.cluster.machines.begin_list();
     }
 
     /// The list of VirtualMachineInstances is complete.
     pub fn end_machines(&mut self, now: Moment) {
-        for owner in self.machines.end_list() {
+        for owner in self.cluster.machines.end_list() {
             self.end_growth(&owner, &CHANGED);
             self.appraise(&owner, now);
         }
@@ -82,7 +84,7 @@ impl State {
     /// A VirtualMachineInstance is this, by the watch or an answer.
     pub(super) fn see_machine(&mut self, wire: &VmiWire, by: Source, now: Moment) {
         let record = VmiRecord::read(wire);
-        let is_news = self.machines.see(&record, by);
+        let is_news = self.cluster.machines.see(&record, by);
         let owner = Owner { namespace: record.namespace, uid: record.uid };
         let asked = self.machine_growth.version(&owner);
         // What was asked for about an older version has been committed, and is what the VM is now to have, or never will
@@ -102,16 +104,16 @@ impl State {
 
     pub(super) fn forget_machine(&mut self, owner: &Owner, now: Moment) {
         self.end_growth(owner, &CHANGED);
-        if self.machines.forget(owner) {
+        if self.cluster.machines.forget(owner) {
             self.appraise(owner, now);
         }
     }
 
     /// The next VMs are appraised.
     pub(super) fn go_on_appraising(&mut self, now: Moment) {
-        let mut most = self.config.reclassified_pods;
-        while most > 0 && !self.machines.are_appraised() {
-            let cost = match self.machines.next_due() {
+        let mut most = self.cluster.config.reclassified_pods;
+        while most > 0 && !self.repricing.are_appraised() {
+            let cost = match self.repricing.next_due() {
                 Some(owner) => {
                     self.appraise(&owner, now);
                     APPRAISAL
@@ -127,26 +129,26 @@ impl State {
 
     /// The walk takes one more step.
     fn walk_on(&mut self) {
-        let next = match self.machines.walk() {
-            Walk::Claimed(after) => match self.pods.next_owner(after.as_ref()) {
+        let next = match self.repricing.walk() {
+            Walk::Claimed(after) => match self.cluster.pods.next_owner(after.as_ref()) {
                 Some((namespace, uid)) => {
-                    let name = self.namespaces.get(namespace).map(|known| Arc::clone(&known.name));
+                    let name = self.cluster.namespaces.get(namespace).map(|known| Arc::clone(&known.name));
                     let owner = name.map(|namespace| Owner { namespace, uid: uid.clone() });
                     // The others have their turn with those that were seen.
-                    let unseen = owner.filter(|owner| !self.machines.knows(owner));
-                    self.machines.appraise_later(unseen);
+                    let unseen = owner.filter(|owner| !self.cluster.machines.knows(owner));
+                    self.repricing.appraise_later(unseen);
                     Walk::Claimed(Some((namespace, uid)))
                 }
                 None => Walk::Seen(None),
             },
-            Walk::Seen(after) => match self.machines.next_seen(after.as_ref()).cloned() {
+            Walk::Seen(after) => match self.cluster.machines.next_seen(after.as_ref()).cloned() {
                 Some(owner) => {
-                    self.machines.appraise_later([owner.clone()]);
+                    self.repricing.appraise_later([owner.clone()]);
                     Walk::Seen(Some(owner))
                 }
                 None => Walk::Platform(None),
             },
-            Walk::Platform(after) => match self.pods.next_of_platform(after.as_ref()).cloned() {
+            Walk::Platform(after) => match self.cluster.pods.next_of_platform(after.as_ref()).cloned() {
                 Some(key) => {
                     self.reexamine(vec![key.2]);
                     Walk::Platform(Some(key))
@@ -155,35 +157,25 @@ impl State {
             },
             Walk::Ended => Walk::Ended,
         };
-        self.machines.walk_to(next);
+        self.repricing.walk_to(next);
     }
 
     /// A pod has come or changed: what the VM is charged that it names may be something else.
     pub(super) fn appraise_owner_of(&mut self, id: PodId) {
-        let owner = self.pods.get(id).and_then(|record| self.owner_that_depends_on(record));
-        self.machines.appraise_later(owner);
+        let owner = self.cluster.pods.get(id).and_then(|record| self.cluster.owner_that_depends_on(record));
+        self.repricing.appraise_later(owner);
     }
 
     /// The same of a pod that goes.
     pub(super) fn appraise_later_without(&mut self, record: &PodRecord) {
-        let owner = self.owner_that_depends_on(record);
-        self.machines.appraise_later(owner);
-    }
-
-    fn owner_that_depends_on(&self, record: &PodRecord) -> Option<Owner> {
-        if !self.machines.are_charged() || !self.is_launcher(record) {
-            return None;
-        }
-        // What a VM takes that is known does not depend on its pods, but what one takes that is not known ends with them. Of
-        // pods without a stamp which one is a launcher depends on the others.
-        let by_pods = is_unstamped(record) || self.machines.depend_on_pods();
-        self.claimed_owner(record).filter(|owner| by_pods || !self.machines.knows(owner))
+        let owner = self.cluster.owner_that_depends_on(record);
+        self.repricing.appraise_later(owner);
     }
 
     /// Finds what the VM is charged.
     pub(super) fn appraise(&mut self, owner: &Owner, now: Moment) {
         let launchers = self.launchers(owner);
-        let charge = self.machines.charge(owner, launchers.iter().filter_map(as_launcher));
+        let charge = self.cluster.machines.charge(owner, launchers.iter().filter_map(as_launcher));
         let charge = charge.map(|charge| {
             let charge = self.with_answers(owner, charge?);
             Some(self.with_growth(owner, charge))
@@ -196,7 +188,7 @@ impl State {
             Err(_) if self.stages.owners().pods(owner).iter().any(is_running) => {}
             Err(_) => self.recharge(&owner.namespace, owner.uid.clone(), None, now),
         }
-        let Some(namespace) = self.namespaces.id(&owner.namespace) else { return };
+        let Some(namespace) = self.cluster.namespaces.id(&owner.namespace) else { return };
         for id in self.pods_of_machine(namespace, &owner.uid) {
             let is_stuck = matches!(self.stages.get(id), Stage::Stuck(Stuck::Machine(_)));
             let is_to_be = is_unknown && matches!(self.stages.get(id), Stage::Waiting(_));
@@ -217,7 +209,7 @@ impl State {
 
     /// Whether the pod claims on account of an owner if it should.
     fn is_paid_by_its_payer(&self, id: PodId) -> bool {
-        let Some(record) = self.pods.get(id) else { return true };
+        let Some(record) = self.cluster.pods.get(id) else { return true };
         let is_owned = self.stages.owners().owner_of(id).is_some();
         match self.stages.get(id) {
             Stage::Waiting(_) | Stage::Counted { .. } | Stage::Assumed { .. } => {
@@ -227,42 +219,14 @@ impl State {
         }
     }
 
-    /// Why the pod cannot be decided on although it can be read: its VM cannot be counted.
-    pub(super) fn machine_obstacle(&self, record: &PodRecord) -> Option<Unknown> {
-        let owner = self.claimed_owner(record).filter(|_| self.is_launcher(record))?;
-        self.machines.charge(&owner, without_launchers()).err()
-    }
-
-    /// Whether the pod is one of a VM, and not only claims to be: KubeVirt's controller has created it. Of those that were
-    /// created before there was a stamp, one at a time is believed, the oldest.
-    pub(super) fn is_launcher(&self, record: &PodRecord) -> bool {
-        let Some(ownership) = &record.ownership else { return false };
-        match &ownership.created_by {
-            Some(creator) => self.machines.is_controller(creator),
-            None => {
-                let oldest = self.pods.oldest_unstamped(record.namespace, &ownership.machine);
-                let oldest = oldest.and_then(|id| self.pods.get(id));
-                self.machines.has_controller()
-                    && record.gates == Gates::None
-                    && oldest.is_none_or(|oldest| age(record) <= age(oldest))
-            }
-        }
-    }
-
-    /// The VM that the pod says controls it.
-    pub(super) fn claimed_owner(&self, record: &PodRecord) -> Option<Owner> {
-        let ownership = record.ownership.as_ref()?;
-        Some(Owner::claimed(&self.namespaces.get(record.namespace)?.name, ownership))
-    }
-
     /// All pods that are launchers of the VM, or that are charged as such: few, however many pods name it as their owner.
     pub(crate) fn pods_of_machine(&self, namespace: NamespaceId, machine: &Uid) -> Vec<PodId> {
-        let Some(known) = self.namespaces.get(namespace) else { return Vec::new() };
+        let Some(known) = self.cluster.namespaces.get(namespace) else { return Vec::new() };
         let owner = Owner { namespace: Arc::clone(&known.name), uid: machine.clone() };
         let mut pods = self.stages.owners().pods(&owner).to_vec();
-        if let Some(controller) = self.machines.controller() {
-            pods.extend(self.pods.of_owner(namespace, machine, controller));
-            pods.extend(self.pods.oldest_unstamped(namespace, machine));
+        if let Some(controller) = self.cluster.machines.controller() {
+            pods.extend(self.cluster.pods.of_owner(namespace, machine, controller));
+            pods.extend(self.cluster.pods.oldest_unstamped(namespace, machine));
         }
         pods.sort_unstable();
         pods.dedup();
@@ -271,13 +235,13 @@ impl State {
 
     /// The launchers that the VM is charged by what they take: those that run, or if none does all.
     pub(super) fn launchers(&self, owner: &Owner) -> Vec<PodRecord> {
-        if !self.machines.depend_on_pods() {
+        if !self.cluster.machines.depend_on_pods() {
             return Vec::new();
         }
-        let Some(namespace) = self.namespaces.id(&owner.namespace) else { return Vec::new() };
+        let Some(namespace) = self.cluster.namespaces.id(&owner.namespace) else { return Vec::new() };
         let pods = self.pods_of_machine(namespace, &owner.uid);
-        let records = pods.iter().filter_map(|id| self.pods.get(*id));
-        let launchers = records.filter(|record| self.is_launcher(record) && !record.is_over());
+        let records = pods.iter().filter_map(|id| self.cluster.pods.get(*id));
+        let launchers = records.filter(|record| self.cluster.is_launcher(record) && !record.is_over());
         let (running, held): (Vec<_>, Vec<_>) =
             launchers.cloned().partition(|record| record.gates == Gates::None);
         if running.is_empty() { held } else { running }
@@ -288,21 +252,6 @@ impl State {
 pub(super) fn as_launcher(record: &PodRecord) -> Option<Launcher<'_>> {
     let compute = &record.ownership.as_ref()?.compute;
     Some(Launcher { whole: &record.charge, compute })
-}
-
-/// Whether the pod claims a VM and was created before there was a stamp.
-fn is_unstamped(record: &PodRecord) -> bool {
-    record.ownership.as_ref().is_some_and(|ownership| ownership.created_by.is_none())
-}
-
-/// The order in which pods were created.
-pub(super) fn age(record: &PodRecord) -> (i64, &Uid) {
-    (record.created, &record.uid)
-}
-
-/// What a VM takes by its pods is known if that of one without any is.
-fn without_launchers<'c>() -> std::iter::Empty<Launcher<'c>> {
-    std::iter::empty()
 }
 
 /// What is told of a pod whose VM cannot be counted.

@@ -3,11 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_engine::managed::managed;
-use sluice_engine::{
-    CompiledQuota, CountedBy, ManagedStatus, QuotaId, QuotaKind, StatusTarget, status_target,
-};
-use sluice_index::{Key, QuotaRecord};
+use sluice_engine::{CountedBy, ManagedStatus, QuotaId, QuotaKind, StatusTarget, status_target};
+use sluice_index::Key;
 
 use super::State;
 
@@ -17,33 +14,29 @@ impl State {
         if quota.namespace.is_empty() {
             return self.set_managed_status_of_cluster(quota, status);
         }
-        drop(self.managed.set(quota, status));
-        let namespace = self.namespaces.id(&quota.namespace);
-        if let Some(id) = namespace.and_then(|namespace| self.quotas.find(namespace, &quota.name)) {
+        drop(self.cluster.managed.set(quota, status));
+        let namespace = self.cluster.namespaces.id(&quota.namespace);
+        if let Some(id) = namespace.and_then(|namespace| self.cluster.quotas.find(namespace, &quota.name)) {
             self.writes.mark(id);
         }
     }
 
     /// What namespaces take is shown anew only where something else is said of it.
     fn set_managed_status_of_cluster(&mut self, quota: &Key, status: Option<ManagedStatus>) {
-        let before = self.managed.set(quota, status).map(|status| status.namespaces).unwrap_or_default();
-        let Some(id) = self.quotas.find_cluster(&quota.name) else { return };
-        let now = self.managed.get(quota).map(|status| &status.namespaces);
+        let before =
+            self.cluster.managed.set(quota, status).map(|status| status.namespaces).unwrap_or_default();
+        let Some(id) = self.cluster.quotas.find_cluster(&quota.name) else { return };
+        let now = self.cluster.managed.get(quota).map(|status| &status.namespaces);
         let names: BTreeSet<_> = before.keys().chain(now.into_iter().flat_map(BTreeMap::keys)).collect();
         let is_changed =
             |name: &&Arc<str>| before.get(*name) != now.and_then(|namespaces| namespaces.get(*name));
-        self.quotas.note_changed_namespaces(id, names.into_iter().filter(is_changed).cloned());
-    }
-
-    /// What the managed quota of a cluster quota says.
-    pub(super) fn managed_status_of_cluster(&self, quota: &QuotaRecord) -> Option<&ManagedStatus> {
-        self.managed.get(&Key { namespace: "".into(), name: Arc::clone(&quota.name) })
+        self.cluster.quotas.note_changed_namespaces(id, names.into_iter().filter(is_changed).cloned());
     }
 
     /// The status that a quota should have; `None` as long as its sums are not complete.
     pub fn status_of(&self, id: QuotaId) -> Option<StatusTarget> {
         let target = self.amounts_of(id)?;
-        let (quota, compiled) = (self.quotas.get(id)?, self.complete(id)?);
+        let (quota, compiled) = (self.cluster.quotas.get(id)?, self.complete(id)?);
         let kind = if quota.cluster().is_some() { QuotaKind::Cluster } else { QuotaKind::Namespace };
         Some(self.with_unenforced(kind, quota, compiled, target))
     }
@@ -51,50 +44,29 @@ impl State {
     /// As [`Self::status_of`], but for what the quota does not enforce: that looks at each namespace of a cluster quota.
     pub fn amounts_of(&self, id: QuotaId) -> Option<StatusTarget> {
         let (quota, compiled, ledger) =
-            (self.quotas.get(id)?, self.complete(id)?, self.stages.queue().ledger(id)?);
+            (self.cluster.quotas.get(id)?, self.complete(id)?, self.stages.queue().ledger(id)?);
         let (none, own);
         let (kind, managed) = if quota.cluster().is_some() {
             none = ManagedStatus::default();
-            (QuotaKind::Cluster, self.managed_status_of_cluster(quota).unwrap_or(&none))
+            (QuotaKind::Cluster, self.cluster.managed_status_of_cluster(quota).unwrap_or(&none))
         } else {
-            own = self.managed_status(quota, compiled);
+            own = self.cluster.managed_status(quota, compiled);
             (QuotaKind::Namespace, &own)
         };
         Some(status_target(kind, compiled, ledger, managed, self.counted_by()))
     }
 
     fn counted_by(&self) -> CountedBy {
-        CountedBy { machines: self.machines.counted_by(), evaluators: self.evaluations.is_on() }
+        CountedBy { machines: self.cluster.machines.counted_by(), evaluators: self.evaluations.is_on() }
     }
 
     /// What is to be recorded of a quota: its status, or what pods take of a cluster quota; `None` as [`Self::status_of`].
     pub(super) fn record_of(&self, id: QuotaId) -> Option<StatusTarget> {
-        let quota = self.quotas.get(id)?;
+        let quota = self.cluster.quotas.get(id)?;
         let (compiled, ledger) = (self.complete(id)?, self.stages.queue().ledger(id)?);
-        let managed = self.managed_status(quota, compiled);
+        let managed = self.cluster.managed_status(quota, compiled);
         let target = status_target(QuotaKind::Namespace, compiled, ledger, &managed, self.counted_by());
         Some(self.with_unenforced(QuotaKind::Namespace, quota, compiled, target))
-    }
-
-    /// While the managed quota says nothing of a key, as in the moments after a change of limits or of leaders, the last
-    /// value stays; a 0 would be wrong.
-    fn managed_status(&self, quota: &QuotaRecord, compiled: &CompiledQuota) -> ManagedStatus {
-        let mut keys = managed(compiled).map(|entry| &entry.key).peekable();
-        let Some(namespace) =
-            quota.namespace().and_then(|id| self.namespaces.get(id)).filter(|_| keys.peek().is_some())
-        else {
-            return ManagedStatus::default();
-        };
-        let key = Key { namespace: Arc::clone(&namespace.name), name: Arc::clone(&quota.name) };
-        let mut status = self.managed.get(&key).cloned().unwrap_or_default();
-        if status.trouble.is_none() {
-            for key in keys {
-                if let Some(last) = quota.recorded.used.get(key) {
-                    status.used.entry(Arc::clone(key)).or_insert(last);
-                }
-            }
-        }
-        status
     }
 }
 
@@ -188,7 +160,7 @@ mod tests {
         });
         state.apply_cluster_quota(&serde_json::from_value(quota).unwrap(), AT);
         state.lead(AT);
-        let id = state.quotas.find_cluster("q").unwrap();
+        let id = state.cluster.quotas.find_cluster("q").unwrap();
         let names: Vec<Arc<str>> = vec!["a".into(), "b".into()];
         let shown = |state: &State| {
             let view = state.cluster_view(id, &names).unwrap();

@@ -10,12 +10,12 @@ use crate::stage::Stage;
 impl State {
     /// A list of namespaces begins.
     pub fn begin_namespaces(&mut self) {
-        self.namespaces.begin_list();
+        self.cluster.namespaces.begin_list();
     }
 
     /// The list of namespaces is complete.
     pub fn end_namespaces(&mut self, now: Moment) {
-        for id in self.namespaces.end_list() {
+        for id in self.cluster.namespaces.end_list() {
             self.on_namespace_changed(id, true, now);
         }
         self.forget_pauses_of_gone();
@@ -23,7 +23,7 @@ impl State {
 
     /// A namespace was added or modified.
     pub fn apply_namespace(&mut self, wire: &NamespaceWire, now: Moment) {
-        let change = self.namespaces.upsert(&wire.metadata);
+        let change = self.cluster.namespaces.upsert(&wire.metadata);
         if change.is_retargeted {
             self.restate_quotas_about(change.id);
         }
@@ -41,7 +41,7 @@ impl State {
 
     /// A namespace was deleted.
     pub fn delete_namespace(&mut self, wire: &NamespaceWire, now: Moment) {
-        if let Some(id) = self.namespaces.remove(wire.metadata.name.as_deref().unwrap_or_default()) {
+        if let Some(id) = self.cluster.namespaces.remove(wire.metadata.name.as_deref().unwrap_or_default()) {
             self.on_namespace_changed(id, true, now);
         }
         self.forget_pauses_of_gone();
@@ -49,7 +49,7 @@ impl State {
 
     /// Cluster quotas may select it, or not any more: that matters to all its pods.
     fn on_namespace_changed(&mut self, id: NamespaceId, is_retargeted: bool, now: Moment) {
-        if self.quotas.reselect(id, &mut self.namespaces) {
+        if self.cluster.quotas.reselect(id, &mut self.cluster.namespaces) {
             self.reclassify_all(id, now);
         } else if is_retargeted {
             self.reclassify_gated(id, now);
@@ -59,11 +59,11 @@ impl State {
     /// Other namespaces are targeted from now on. Returns how many waiting pods may go because theirs is not.
     pub fn retarget(&mut self, targeting: Targeting, now: Moment) -> usize {
         let mut released = 0;
-        let is_worded_anew = self.namespaces.targeting().selector_text() != targeting.selector_text();
-        for id in self.namespaces.retarget(targeting) {
+        let is_worded_anew = self.cluster.namespaces.targeting().selector_text() != targeting.selector_text();
+        for id in self.cluster.namespaces.retarget(targeting) {
             self.restate_quotas_about(id);
             let gated = self.gated(id);
-            if self.namespaces.is_targeted(id) == Some(false) {
+            if self.cluster.namespaces.is_targeted(id) == Some(false) {
                 let waits =
                     |pod: &&PodId| matches!(self.stages.get(**pod), Stage::Waiting(_) | Stage::Stuck(_));
                 released += gated.iter().filter(waits).count();
@@ -95,9 +95,9 @@ impl State {
         let is_in_flight = |record: &PodRecord| self.releases.is_in_flight(&record.uid);
         let is_gated = |id: &PodId| {
             matches!(self.stages.get(*id), Stage::Waiting(_) | Stage::Stuck(_) | Stage::Free { .. })
-                && !self.pods.get(*id).is_some_and(is_in_flight)
+                && !self.cluster.pods.get(*id).is_some_and(is_in_flight)
         };
-        let pods = self.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
+        let pods = self.cluster.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
         pods.iter().copied().filter(is_gated).collect()
     }
 }

@@ -6,8 +6,9 @@ use sluice_engine::{Charge, PodId, Uid};
 use sluice_index::PodRecord;
 
 use super::State;
+use crate::cluster::machines::Owner;
 use crate::config::Moment;
-use crate::parts::owners::{Owner, Payer};
+use crate::parts::owners::Payer;
 use crate::stage::Stage;
 
 impl State {
@@ -20,7 +21,7 @@ impl State {
         if self.stages.owners().charged(&owner).map(|(_, known)| known) == charge {
             return;
         }
-        let Some(namespace) = self.namespaces.id(namespace) else {
+        let Some(namespace) = self.cluster.namespaces.id(namespace) else {
             self.stages.recharge(&owner, charge.as_ref());
             return;
         };
@@ -55,10 +56,10 @@ impl State {
         let owners = self.stages.owners();
         // A pod that is over is charged for its place as an object alone, and not through its VM.
         let ownership = record.ownership.as_ref().filter(|_| !owners.is_empty() && !record.is_over())?;
-        if !self.is_launcher(record) {
+        if !self.cluster.is_launcher(record) {
             return None;
         }
-        let namespace = Arc::clone(&self.namespaces.get(record.namespace)?.name);
+        let namespace = Arc::clone(&self.cluster.namespaces.get(record.namespace)?.name);
         let (owner, charge) = owners.charged(&Owner { namespace, uid: ownership.machine.clone() })?;
         Some(Payer { charge, owner: Some(owner) })
     }

@@ -49,7 +49,7 @@ impl State {
 
     /// Namespaces that are gone are paused no more.
     pub(super) fn forget_pauses_of_gone(&mut self) {
-        let namespaces = &self.namespaces;
+        let namespaces = &self.cluster.namespaces;
         self.pauses.keep_only(|id| namespaces.is_targeted(id).is_some());
     }
 
@@ -65,7 +65,7 @@ impl State {
     fn on_pause_changed(&mut self, scope: Scope, now: Moment) {
         let about = match scope {
             Scope::One(namespace) => vec![namespace],
-            Scope::All => self.namespaces.iter().map(|(id, _)| id).collect(),
+            Scope::All => self.cluster.namespaces.iter().map(|(id, _)| id).collect(),
         };
         for id in about {
             self.restate_quotas_about(id);
@@ -105,7 +105,7 @@ impl State {
 
     /// How the pod that had this place goes, if it waits in the scope of the pause.
     fn turn(&self, scope: Scope, id: PodId, key: &WaitKey) -> Option<Turn> {
-        let record = self.pods.get(id).filter(|record| record.uid == key.uid)?;
+        let record = self.cluster.pods.get(id).filter(|record| record.uid == key.uid)?;
         let is_there = self.pauses.of(record.namespace).is_some_and(|(other, _)| other == scope);
         match self.stages.get(id) {
             Stage::Waiting(class) if is_there => Some(Turn::Charged(*class)),
@@ -129,7 +129,7 @@ impl State {
             QuotaKind::Cluster => {
                 self.pauses.ends().next()?;
                 let selected = quota.namespaces().filter_map(|id| {
-                    let namespace = self.namespaces.get(id)?;
+                    let namespace = self.cluster.namespaces.get(id)?;
                     Some((&*namespace.name, self.is_paused_target(id)))
                 });
                 paused_in(compiled, selected)
@@ -138,13 +138,13 @@ impl State {
     }
 
     fn is_paused_target(&self, namespace: NamespaceId) -> bool {
-        self.namespaces.is_targeted(namespace) == Some(true) && self.has_pause(namespace)
+        self.cluster.namespaces.is_targeted(namespace) == Some(true) && self.has_pause(namespace)
     }
 
     /// How many namespaces are paused, and when the last pause ends, in seconds since the epoch; 0 if there is none.
     pub(crate) fn paused(&self) -> (usize, i64) {
         let end = self.pauses.ends().max().map_or(0, |end| end.as_second());
-        let all = self.namespaces.iter().filter(|_| end > 0);
+        let all = self.cluster.namespaces.iter().filter(|_| end > 0);
         (all.filter(|(id, _)| self.is_paused_target(*id)).count(), end)
     }
 

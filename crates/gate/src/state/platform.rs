@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::{Gates, NamespaceId, PlatformPod, PodFacts, PodRecord, PodReference};
+use sluice_index::{Gates, NamespaceId, PodRecord, PodReference};
 
 use super::State;
 use crate::admission::{Change, Judgement};
-use crate::parts::owners::Owner;
-use crate::parts::platform::Exemption;
+use crate::cluster::machines::Owner;
+use crate::platform::Exemption;
 use crate::stage::{Stage, Stuck};
 
 /// What is told of a pod that is fixed and is to take more: it would take from its quotas without a charge.
@@ -23,8 +23,8 @@ impl State {
     /// Whether the pod takes nothing of its quotas.
     pub(super) fn is_exempt(&self, record: &PodRecord) -> bool {
         let Some(platform) = &record.platform else { return false };
-        let kubevirt = self.machines.controller();
-        match self.config.platform.exemption(&record.name, &platform.created_by, kubevirt) {
+        let kubevirt = self.cluster.machines.controller();
+        match self.cluster.config.platform.exemption(&record.name, &platform.created_by, kubevirt) {
             Exemption::Never => false,
             Exemption::Always => true,
             Exemption::WithMachine => {
@@ -36,12 +36,15 @@ impl State {
 
     /// Whether this is a launcher of a VM that is charged now.
     fn is_of_charged_machine(&self, namespace: NamespaceId, launcher: &PodReference) -> bool {
-        let named = self.pods.find(namespace, &launcher.name).and_then(|id| self.pods.get(id));
-        let Some(record) = named.filter(|record| record.uid == launcher.uid && self.is_launcher(record))
+        let named =
+            self.cluster.pods.find(namespace, &launcher.name).and_then(|id| self.cluster.pods.get(id));
+        let Some(record) =
+            named.filter(|record| record.uid == launcher.uid && self.cluster.is_launcher(record))
         else {
             return false;
         };
-        let Some((known, ownership)) = self.namespaces.get(namespace).zip(record.ownership.as_ref()) else {
+        let Some((known, ownership)) = self.cluster.namespaces.get(namespace).zip(record.ownership.as_ref())
+        else {
             return false;
         };
         if self.stages.owners().charged(&Owner::claimed(&known.name, ownership)).is_none() {
@@ -50,43 +53,33 @@ impl State {
         // Only a pod without gates charges its VM. Of one that has ended, the VM may go on elsewhere.
         let pods = self.pods_of_machine(namespace, &ownership.machine);
         pods.into_iter()
-            .filter_map(|id| self.pods.get(id))
-            .any(|pod| pod.gates == Gates::None && !pod.is_over() && self.is_launcher(pod))
-    }
-
-    /// The pod as it is known, if what others are charged may depend on it.
-    pub(super) fn known_claimant(&self, facts: &PodFacts) -> Option<PodRecord> {
-        let namespace = self.namespaces.id(&facts.namespace).filter(|_| self.pods.have_attached())?;
-        self.claimant(self.pods.find(namespace, &facts.name)?)
-    }
-
-    /// The pod if it names a VM and any pod is attached to another.
-    pub(super) fn claimant(&self, id: PodId) -> Option<PodRecord> {
-        let is_claimant = |record: &&PodRecord| record.ownership.is_some() && self.pods.have_attached();
-        self.pods.get(id).filter(is_claimant).cloned()
+            .filter_map(|id| self.cluster.pods.get(id))
+            .any(|pod| pod.gates == Gates::None && !pod.is_over() && self.cluster.is_launcher(pod))
     }
 
     /// A pod is not what it was, as which it is given, or is what it was not: if it is or was a launcher, whether those that
     /// are attached to its VM are exempt may have changed.
     pub(super) fn on_launcher_changed(&mut self, record: &PodRecord) {
-        let Some(ownership) = record.ownership.as_ref().filter(|_| self.pods.have_attached()) else { return };
+        let Some(ownership) = record.ownership.as_ref().filter(|_| self.cluster.pods.have_attached()) else {
+            return;
+        };
         // One without a stamp may be a launcher, or have been.
-        if ownership.created_by.as_deref().is_some_and(|by| self.machines.controller() != Some(by)) {
+        if ownership.created_by.as_deref().is_some_and(|by| self.cluster.machines.controller() != Some(by)) {
             return;
         }
-        let attached = self.pods.attached_to(record.namespace, &record.uid);
+        let attached = self.cluster.pods.attached_to(record.namespace, &record.uid);
         self.reexamine(attached);
         self.reexamine_attached(record.namespace, &ownership.machine);
     }
 
     /// What a VM is charged has changed, or which pods are its launchers.
     pub(super) fn reexamine_attached(&mut self, namespace: NamespaceId, machine: &Uid) {
-        if !self.pods.have_attached() {
+        if !self.cluster.pods.have_attached() {
             return;
         }
         for id in self.pods_of_machine(namespace, machine) {
-            let Some(launcher) = self.pods.get(id).map(|record| record.uid.clone()) else { continue };
-            let attached = self.pods.attached_to(namespace, &launcher);
+            let Some(launcher) = self.cluster.pods.get(id).map(|record| record.uid.clone()) else { continue };
+            let attached = self.cluster.pods.attached_to(namespace, &launcher);
             self.reexamine(attached);
         }
     }
@@ -95,7 +88,7 @@ impl State {
     pub(super) fn reexamine(&mut self, pods: Vec<PodId>) {
         let mut wrong: BTreeMap<NamespaceId, Vec<PodId>> = BTreeMap::new();
         for id in pods {
-            let Some(record) = self.pods.get(id) else { continue };
+            let Some(record) = self.cluster.pods.get(id) else { continue };
             if self.is_wrong(id, self.is_exempt(record)) {
                 wrong.entry(record.namespace).or_default().push(id);
             }
@@ -121,33 +114,14 @@ impl State {
     /// Refuses that a pod that is fixed takes more, gated or not: nothing would charge that, now or when it is exempt later.
     pub(super) fn judge_growth_of_fixed(&self, change: &Change) -> Result<(), Judgement> {
         let before = &change.before;
-        let namespace = self.namespaces.id(&before.namespace);
-        let is_targeted = namespace.and_then(|id| self.namespaces.is_targeted(id));
+        let namespace = self.cluster.namespaces.id(&before.namespace);
+        let is_targeted = namespace.and_then(|id| self.cluster.namespaces.is_targeted(id));
         if is_targeted == Some(false)
-            || !self.is_fixed(before, namespace)
+            || !self.cluster.is_fixed(before, namespace)
             || change.after.charge.above(&before.charge).is_empty()
         {
             return Ok(());
         }
         Err(Judgement::Refused(FIXED.to_owned()))
-    }
-
-    /// Whether what the pod takes is not charged, or may not be: it is a launcher of a VM that is, or may be exempt.
-    fn is_fixed(&self, facts: &PodFacts, namespace: Option<NamespaceId>) -> bool {
-        let kubevirt = self.machines.controller();
-        let exemption = |platform: &PlatformPod| {
-            self.config.platform.exemption(&facts.name, &platform.created_by, kubevirt)
-        };
-        if facts.platform.as_ref().is_some_and(|platform| exemption(platform) != Exemption::Never) {
-            return true;
-        }
-        let ownership = facts.ownership.as_ref().filter(|_| self.machines.are_charged());
-        ownership.is_some_and(|ownership| match &ownership.created_by {
-            Some(creator) => self.machines.is_controller(creator),
-            None => {
-                let known = namespace.and_then(|id| self.pods.get(self.pods.find(id, &facts.name)?));
-                known.is_some_and(|record| record.uid == facts.uid && self.is_launcher(record))
-            }
-        })
     }
 }

@@ -1,13 +1,10 @@
 //! Applies watch events of pods.
 
-use std::sync::Arc;
-
 use sluice_engine::{PodId, Uid};
-use sluice_index::{Gates, PodChange, PodFacts, PodRecord, PodWire, Source, Version};
+use sluice_index::{Gates, PodChange, PodFacts, PodRecord, PodWire, Source};
 
 use super::State;
 use super::classify::ClaimEnd;
-use crate::action::Release;
 use crate::admission::CHANGED;
 use crate::config::Moment;
 use crate::evaluators::Content;
@@ -16,12 +13,12 @@ use crate::stage::Stage;
 impl State {
     /// A list of pods begins.
     pub fn begin_pods(&mut self) {
-        self.pods.begin_list();
+        self.cluster.pods.begin_list();
     }
 
     /// The list of pods is complete.
     pub fn end_pods(&mut self) {
-        for id in self.pods.end_list() {
+        for id in self.cluster.pods.end_list() {
             self.forget_pod(id);
         }
     }
@@ -43,17 +40,18 @@ impl State {
 
     /// A pod is this, by an answer or the watch.
     pub(super) fn see_pod(&mut self, wire: &PodWire, by: Source, now: Moment) {
-        let facts = self.config.read(wire, now);
+        let facts = self.cluster.config.read(wire, now);
         self.see_facts(facts, None, by, now);
     }
 
     fn see_facts(&mut self, facts: PodFacts, content: Option<Content>, by: Source, now: Moment) {
         let admitted = (!self.pod_growth.is_empty()).then(|| (facts.namespace.clone(), facts.name.clone()));
-        let before = self.known_claimant(&facts);
+        let before = self.cluster.known_claimant(&facts);
         let version = facts.version;
-        let known = self.evaluations.is_on().then(|| self.named(&facts.namespace, &facts.name)).flatten();
+        let known =
+            self.evaluations.is_on().then(|| self.cluster.named(&facts.namespace, &facts.name)).flatten();
         let is_news = known.is_none_or(|(_, known)| known != version);
-        match self.pods.upsert(facts, by, &mut self.namespaces) {
+        match self.cluster.pods.upsert(facts, by, &mut self.cluster.namespaces) {
             PodChange::Added(id) => {
                 self.see_content(id, content, true);
                 self.classify(id, now);
@@ -73,7 +71,7 @@ impl State {
             }
             PodChange::Same => {
                 if let Some((id, _)) = known
-                    && self.pods.get(id).is_some_and(|pod| pod.version == version)
+                    && self.cluster.pods.get(id).is_some_and(|pod| pod.version == version)
                     && self.see_content(id, content, is_news)
                 {
                     self.on_content_changed(id, now);
@@ -81,25 +79,21 @@ impl State {
                 }
             }
         }
-        let find =
-            |(namespace, name): (Box<str>, Box<str>)| self.pods.find(self.namespaces.id(&namespace)?, &name);
+        let find = |(namespace, name): (Box<str>, Box<str>)| {
+            self.cluster.pods.find(self.cluster.namespaces.id(&namespace)?, &name)
+        };
         if let Some(id) = admitted.and_then(find) {
             self.on_admitted_pod_seen(id);
         }
     }
 
-    fn named(&self, namespace: &str, name: &str) -> Option<(PodId, Version)> {
-        let id = self.pods.find(self.namespaces.id(namespace)?, name)?;
-        Some((id, self.pods.get(id)?.version))
-    }
-
     /// What others are charged may depend on the pod.
     fn on_pod_changed(&mut self, id: PodId, before: Option<PodRecord>) {
         self.appraise_owner_of(id);
-        if let Some(record) = self.pods.get(id).filter(|_| self.evaluations.is_on()).cloned() {
+        if let Some(record) = self.cluster.pods.get(id).filter(|_| self.evaluations.is_on()).cloned() {
             self.look_beside(id, &record);
         }
-        let after = self.claimant(id);
+        let after = self.cluster.claimant(id);
         for record in before.iter().chain(&after) {
             self.on_launcher_changed(record);
         }
@@ -108,22 +102,22 @@ impl State {
     /// A pod was deleted.
     pub fn delete_pod(&mut self, wire: &PodWire) {
         let meta = &wire.metadata;
-        let id = self
-            .namespaces
-            .id(meta.namespace.as_deref().unwrap_or_default())
-            .and_then(|namespace| self.pods.find(namespace, meta.name.as_deref().unwrap_or_default()));
+        let id =
+            self.cluster.namespaces.id(meta.namespace.as_deref().unwrap_or_default()).and_then(|namespace| {
+                self.cluster.pods.find(namespace, meta.name.as_deref().unwrap_or_default())
+            });
         let Some(id) = id else { return };
         let uid = Uid::parse(meta.uid.as_deref().unwrap_or_default());
-        if self.pods.get(id).is_some_and(|record| record.uid == uid) {
+        if self.cluster.pods.get(id).is_some_and(|record| record.uid == uid) {
             self.forget_pod(id);
         }
     }
 
     pub(super) fn forget_pod(&mut self, id: PodId) {
         // Its claims end while its namespace is still known.
-        let Some(record) = self.pods.get(id).cloned() else { return };
+        let Some(record) = self.cluster.pods.get(id).cloned() else { return };
         self.drop_pod(id, &record);
-        self.pods.remove(id, &mut self.namespaces);
+        self.cluster.pods.remove(id, &mut self.cluster.namespaces);
         self.on_launcher_changed(&record);
     }
 
@@ -139,7 +133,7 @@ impl State {
     }
 
     pub(super) fn reconsider_pod(&mut self, id: PodId, now: Moment) {
-        let Some(record) = self.pods.get(id).cloned() else { return };
+        let Some(record) = self.cluster.pods.get(id).cloned() else { return };
         match (self.stages.get(id), record.gates) {
             // Our release, or one that is not answered yet, has arrived.
             (Stage::Assumed { .. }, Gates::None) => self.confirm_release(id, &record, now),
@@ -202,17 +196,5 @@ impl State {
             #[allow(clippy::cast_precision_loss)]
             self.stats.waits_s.push(waited as f64 / 1000.0);
         }
-    }
-
-    /// The pod as requests name it.
-    pub(super) fn address(&self, id: PodId) -> Option<Release> {
-        let record = self.pods.get(id)?;
-        Some(Release {
-            pod: id,
-            namespace: Arc::clone(&self.namespaces.get(record.namespace)?.name),
-            name: record.name.clone(),
-            uid: record.uid.clone(),
-            version: record.version,
-        })
     }
 }

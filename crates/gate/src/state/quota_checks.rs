@@ -28,12 +28,12 @@ impl State {
     /// The lists that have to confirm that a pod that is charged to these quotas is not to be charged to others.
     pub(super) fn lists_to_await(&self, quotas: &QuotaSet) -> SmallVec<[Listed; 2]> {
         let is_of_namespace =
-            |id: &QuotaId| self.quotas.get(*id).is_some_and(|quota| quota.namespace().is_some());
+            |id: &QuotaId| self.cluster.quotas.get(*id).is_some_and(|quota| quota.namespace().is_some());
         let mut lists = SmallVec::new();
         if !quotas.iter().any(is_of_namespace) {
             lists.push(Listed::Namespace(NamespaceId::of_share(quotas.share())));
         }
-        if self.quotas.are_cluster_quotas_allowed() {
+        if self.cluster.quotas.are_cluster_quotas_allowed() {
             lists.push(Listed::Cluster);
         }
         lists
@@ -45,13 +45,13 @@ impl State {
         if !matches!(self.stages.get(id), Stage::Free { awaited: 1.., .. }) {
             return;
         }
-        let Some(namespace) = self.pods.get(id).map(|pod| pod.namespace) else { return };
+        let Some(namespace) = self.cluster.pods.get(id).map(|pod| pod.namespace) else { return };
         let serial = self.stages.next_serial();
-        if self.namespaces.is_targeted(namespace) == Some(false) {
+        if self.cluster.namespaces.is_targeted(namespace) == Some(false) {
             self.stages.place(id, Stage::Free { awaited: 1, serial });
             return self.checks.wait(Listed::Targets, (id, serial));
         }
-        let is_allowed = self.quotas.are_cluster_quotas_allowed();
+        let is_allowed = self.cluster.quotas.are_cluster_quotas_allowed();
         self.stages.place(id, Stage::Free { awaited: 1 + u32::from(is_allowed), serial });
         self.checks.wait(Listed::Namespace(namespace), (id, serial));
         if is_allowed {
@@ -69,13 +69,13 @@ impl State {
             match listed {
                 Listed::Cluster => actions.push(Action::CatchUpClusterQuotas),
                 Listed::Targets => actions.push(Action::ListTargets),
-                Listed::Namespace(id) => match self.namespaces.get(id) {
+                Listed::Namespace(id) => match self.cluster.namespaces.get(id) {
                     Some(namespace) => namespaces.push((id, Arc::clone(&namespace.name))),
                     None => self.checks.forget(listed),
                 },
             }
         }
-        if namespaces.len() > 1 && self.quotas.len() <= QUOTAS_PER_LIST * namespaces.len() {
+        if namespaces.len() > 1 && self.cluster.quotas.len() <= QUOTAS_PER_LIST * namespaces.len() {
             actions.push(Action::ListQuotas(namespaces));
         } else {
             actions.extend(namespaces.into_iter().map(|namespace| Action::ListQuotas(vec![namespace])));
@@ -88,7 +88,8 @@ impl State {
         let Some(quotas) = self.take_list(&lists, answer, now) else { return };
         let asked: HashSet<NamespaceId> = ids.iter().copied().collect();
         for quota in &quotas {
-            let namespace = self.namespaces.id(quota.metadata.namespace.as_deref().unwrap_or_default());
+            let namespace =
+                self.cluster.namespaces.id(quota.metadata.namespace.as_deref().unwrap_or_default());
             let listed = namespace.filter(|id| asked.contains(id)).map(Listed::Namespace);
             if listed.is_some_and(|listed| self.checks.is_to_apply(listed, &uid_of(&quota.metadata))) {
                 self.see_quota(quota, Source::Answer, now);

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use sluice_engine::status::enforced;
 use sluice_engine::{Ledger, QuotaId};
-use sluice_index::{ArqWire, NamespaceId, QuotaChange, QuotaRecord, Source, Version};
+use sluice_index::{ArqWire, NamespaceId, QuotaChange, Source, Version};
 
 use super::{State, uid_of};
 use crate::config::Moment;
@@ -23,12 +23,12 @@ pub(super) fn version(quota: &ArqWire) -> Version {
 impl State {
     /// A list of quotas begins.
     pub fn begin_quotas(&mut self) {
-        self.quotas.begin_list();
+        self.cluster.quotas.begin_list();
     }
 
     /// The list of quotas is complete.
     pub fn end_quotas(&mut self, now: Moment) {
-        for id in self.quotas.end_list() {
+        for id in self.cluster.quotas.end_list() {
             self.forget_quota(id, now);
         }
         let confirmed = self.confirmations.end_list();
@@ -62,14 +62,14 @@ impl State {
 
     /// A quota is this, by the watch or an answer.
     pub(super) fn see_quota(&mut self, wire: &ArqWire, by: Source, now: Moment) {
-        if let Some(old) = self.quotas.replaced_by(wire, &self.namespaces) {
+        if let Some(old) = self.cluster.quotas.replaced_by(wire, &self.cluster.namespaces) {
             self.forget_quota(old, now);
         }
-        let before = self.recorded_charges(wire);
-        match self.quotas.upsert(wire, by, &mut self.namespaces) {
+        let before = self.cluster.recorded_charges(wire);
+        match self.cluster.quotas.upsert(wire, by, &mut self.cluster.namespaces) {
             QuotaChange::Added(id) => {
                 self.open_ledger(id);
-                self.reclassify_each(self.namespaces_of(id), now);
+                self.reclassify_each(self.cluster.namespaces_of(id), now);
                 self.on_charges_seen(id, before, now);
             }
             QuotaChange::Meaning(id) => {
@@ -91,12 +91,12 @@ impl State {
 
     /// Returns the quota's handle.
     pub(super) fn on_limits_changed(&mut self, id: QuotaId, now: Moment) -> QuotaId {
-        let limits = self.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok()).cloned();
+        let limits = self.cluster.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok()).cloned();
         if !limits.is_some_and(|limits| self.stages.queue_mut().replace_hard(id, enforced(&limits))) {
             return self.on_meaning_changed(id, now);
         }
         let mut undone = self.writes.overtake(id);
-        if self.quotas.get(id).is_some_and(|quota| quota.cluster().is_some()) {
+        if self.cluster.quotas.get(id).is_some_and(|quota| quota.cluster().is_some()) {
             // A charge that is recorded after a change of limits does not show that those were known, as the status of a
             // quota of one namespace does: only the list does that is read before the pods go.
             undone.extend(self.unlisted_decisions(id));
@@ -113,15 +113,15 @@ impl State {
 
     /// A quota was deleted.
     fn delete_quota(&mut self, wire: &ArqWire, now: Moment) {
-        let Some(id) = self.find_quota(wire) else { return };
-        if self.quotas.get(id).is_some_and(|record| record.uid == uid_of(&wire.metadata)) {
+        let Some(id) = self.cluster.find_quota(wire) else { return };
+        if self.cluster.quotas.get(id).is_some_and(|record| record.uid == uid_of(&wire.metadata)) {
             self.forget_quota(id, now);
         }
     }
 
     pub(super) fn forget_quota(&mut self, id: QuotaId, now: Moment) {
-        let namespaces = self.namespaces_of(id);
-        if let Some(quota) = self.quotas.remove(id, &mut self.namespaces)
+        let namespaces = self.cluster.namespaces_of(id);
+        if let Some(quota) = self.cluster.quotas.remove(id, &mut self.cluster.namespaces)
             && let Some(namespace) = quota.namespace()
         {
             self.checks.note_gone(Listed::Namespace(namespace), &quota.uid);
@@ -130,18 +130,13 @@ impl State {
         self.reclassify_each(namespaces, now);
     }
 
-    /// The namespaces whose pods a quota is about.
-    pub(super) fn namespaces_of(&self, id: QuotaId) -> Vec<NamespaceId> {
-        self.quotas.get(id).into_iter().flat_map(QuotaRecord::namespaces).collect()
-    }
-
     /// Each of the quotas is another one to the queue, of which nothing is claimed before the pods of its namespaces have
     /// found their stages anew. Returns the new handles.
     pub(super) fn renew_quotas(&mut self, quotas: &[QuotaId], now: Moment) -> Vec<QuotaId> {
         self.keep_what_is_doubted(now);
         let (mut renewed, mut namespaces, mut kept) = (Vec::new(), BTreeSet::new(), Vec::new());
         for old in quotas.iter().copied() {
-            let Some(new) = self.quotas.renew(old, &mut self.namespaces) else { continue };
+            let Some(new) = self.cluster.quotas.renew(old, &mut self.cluster.namespaces) else { continue };
             self.open_ledger(new);
             if self.stages.queue().is_frozen(old) {
                 self.stages.queue_mut().freeze(new);
@@ -151,10 +146,10 @@ impl State {
             kept.extend(is_kept.then_some(new));
             self.foreign_charges.rename(Place::Quota(old), Place::Quota(new));
             self.contests.rename(old, new);
-            self.writes.rename(old, new, self.config.charge_spacing_ms);
+            self.writes.rename(old, new, self.cluster.config.charge_spacing_ms);
             // It may be about no namespace that marks it when its pods have had their turn.
             self.writes.mark(new);
-            let of_quota = self.namespaces_of(new);
+            let of_quota = self.cluster.namespaces_of(new);
             self.drop_quota(old, &of_quota);
             namespaces.extend(of_quota);
             renewed.push(new);
@@ -171,7 +166,7 @@ impl State {
     }
 
     pub(super) fn open_ledger(&mut self, id: QuotaId) {
-        let Some(quota) = self.quotas.get(id) else { return };
+        let Some(quota) = self.cluster.quotas.get(id) else { return };
         let limits = quota.compiled.as_ref().ok();
         let ledger = limits.map(|limits| Ledger::new(enforced(limits))).unwrap_or_default();
         match quota.cluster() {
@@ -196,17 +191,5 @@ impl State {
     pub(super) fn close_quota(&mut self, id: QuotaId) {
         self.stages.queue_mut().close(id);
         self.writes.unmark(id);
-    }
-
-    fn find_quota(&self, wire: &ArqWire) -> Option<QuotaId> {
-        let meta = &wire.metadata;
-        let namespace = self.namespaces.id(meta.namespace.as_deref().unwrap_or_default())?;
-        self.quotas.find(namespace, meta.name.as_deref().unwrap_or_default())
-    }
-
-    /// The `status.charges` that was known before this event.
-    fn recorded_charges(&self, wire: &ArqWire) -> i64 {
-        let known = self.find_quota(wire).and_then(|id| self.quotas.get(id));
-        known.map_or(0, |quota| quota.recorded.charges)
     }
 }

@@ -27,7 +27,7 @@ impl State {
     /// All pods of these namespaces have to find their stage anew.
     pub(super) fn reclassify_each(&mut self, namespaces: impl IntoIterator<Item = NamespaceId>, now: Moment) {
         for namespace in namespaces {
-            let known = self.namespaces.get(namespace);
+            let known = self.cluster.namespaces.get(namespace);
             let (pods, quotas) = known.map_or((&[][..], &[][..]), |known| (known.pods(), known.quotas()));
             self.quota_sets.keep_only(namespace.share(), quotas);
             let pods = pods.to_vec();
@@ -40,7 +40,7 @@ impl State {
     /// These pods of a namespace have to find their stage anew.
     pub(super) fn reclassify_later(&mut self, namespace: NamespaceId, pods: Vec<PodId>) {
         let admitted = self.revert_admissions(namespace);
-        let known = self.namespaces.get(namespace);
+        let known = self.cluster.namespaces.get(namespace);
         let many = known.map_or(usize::MAX, |known| known.pods().len());
         let quotas = known.map(|known| known.quotas().to_vec()).unwrap_or_default();
         self.reclassification.pause(namespace, pods.into_iter().chain(admitted), many, &quotas);
@@ -52,7 +52,7 @@ impl State {
     /// The next pods have their turn. Namespaces take turns, so that one whose quotas are edited all the time keeps no other
     /// paused.
     pub(super) fn go_on_reclassifying(&mut self, now: Moment) {
-        let mut most = self.config.reclassified_pods;
+        let mut most = self.cluster.config.reclassified_pods;
         while most > 0
             && let Some((namespace, pods)) = self.reclassification.next(most)
         {
@@ -66,7 +66,8 @@ impl State {
 
     pub(super) fn reclassify(&mut self, id: PodId, namespace: NamespaceId, now: Moment) {
         // The handle may be another pod's by now.
-        let Some(record) = self.pods.get(id).filter(|record| record.namespace == namespace).cloned() else {
+        let Some(record) = self.cluster.pods.get(id).filter(|record| record.namespace == namespace).cloned()
+        else {
             return;
         };
         let in_flight = match self.stages.get(id) {

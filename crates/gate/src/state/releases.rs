@@ -20,13 +20,15 @@ impl State {
             if !self.is_to_be_released(id) {
                 continue;
             }
-            let Some((namespace, uid)) = self.pods.get(id).map(|pod| (pod.namespace, pod.uid.clone())) else {
+            let Some((namespace, uid)) =
+                self.cluster.pods.get(id).map(|pod| (pod.namespace, pod.uid.clone()))
+            else {
                 continue;
             };
             if self.reclassification.defer_release(namespace, id) {
                 continue;
             }
-            let Some(release) = self.address(id) else { continue };
+            let Some(release) = self.cluster.address(id) else { continue };
             releases.push(release);
             self.releases.begin(namespace, uid);
         }
@@ -35,22 +37,23 @@ impl State {
 
     /// Queues the removal of the pod's gate.
     pub(super) fn enqueue_release(&mut self, id: PodId) {
-        if let Some(record) = self.pods.get(id) {
+        if let Some(record) = self.cluster.pods.get(id) {
             self.releases.enqueue(record.namespace, id);
         }
     }
 
     fn is_to_be_released(&self, id: PodId) -> bool {
         let is_in_flight = |record: &PodRecord| self.releases.is_in_flight(&record.uid);
-        self.stages.may_be_released(id) && !self.pods.get(id).is_some_and(is_in_flight)
+        self.stages.may_be_released(id) && !self.cluster.pods.get(id).is_some_and(is_in_flight)
     }
 
     pub(super) fn on_released(&mut self, id: PodId, uid: &Uid, answer: Answer<PodWire>, now: Moment) {
         if let Answer::Done(_) | Answer::Unknown(_) = answer {
             let is_slow = matches!(answer, Answer::Unknown(_));
-            self.releases.note_speed(uid, is_slow, &self.namespaces);
+            self.releases.note_speed(uid, is_slow, &self.cluster.namespaces);
         }
-        let Some(namespace) = self.pods.get(id).filter(|record| record.uid == *uid).map(|it| it.namespace)
+        let Some(namespace) =
+            self.cluster.pods.get(id).filter(|record| record.uid == *uid).map(|it| it.namespace)
         else {
             return self.releases.answered(uid);
         };
@@ -64,7 +67,7 @@ impl State {
             Answer::Done(_) => {}
             Answer::Stale(Some(wire)) => {
                 self.see_pod(&wire, Source::Answer, now);
-                let record = self.pods.get(id).filter(|record| record.uid == *uid).cloned();
+                let record = self.cluster.pods.get(id).filter(|record| record.uid == *uid).cloned();
                 let Some(record) = record else { return };
                 if matches!(self.stages.get(id), Stage::Assumed { .. }) && self.is_decided_as(id, &record) {
                     // Another version of what was decided on and is recorded.
@@ -87,8 +90,8 @@ impl State {
             }
             Answer::Busy(after) => self.repeat_release_later(id, after, now),
             Answer::Unknown(_) => {
-                let until_ms = now.mono_ms + self.config.in_flight_grace_ms.max(REQUEST_TIME_MS);
-                let version = self.pods.get(id).map(|record| record.version).unwrap_or_default();
+                let until_ms = now.mono_ms + self.cluster.config.in_flight_grace_ms.max(REQUEST_TIME_MS);
+                let version = self.cluster.pods.get(id).map(|record| record.version).unwrap_or_default();
                 self.releases.outcome_unknown(id, version, until_ms);
                 self.repeat_release_later(id, None, now);
             }
@@ -97,7 +100,7 @@ impl State {
 
     /// The release may have been done, so it stays charged and is requested again.
     fn repeat_release_later(&mut self, id: PodId, after: Option<Duration>, now: Moment) {
-        let Some(record) = self.pods.get(id).cloned() else { return };
+        let Some(record) = self.cluster.pods.get(id).cloned() else { return };
         if self.is_decided_as(id, &record) {
             self.releases.repeat_later(id, after, now);
         } else {
@@ -134,7 +137,7 @@ impl State {
             return;
         }
         self.releases.back_off(id, from, now);
-        let Some(record) = self.pods.get(id).cloned() else { return };
+        let Some(record) = self.cluster.pods.get(id).cloned() else { return };
         self.revert_claim(id, &record);
         self.classify(id, now);
         self.stats.reverted += 1;
@@ -144,7 +147,7 @@ impl State {
     /// unknown need none: [`Self::apply_namespace`] looks at them.
     pub(super) fn retry_release(&mut self, id: PodId, now: Moment) {
         if matches!(self.stages.get(id), Stage::Stuck(Stuck::BackingOff))
-            && let Some(record) = self.pods.get(id).cloned()
+            && let Some(record) = self.cluster.pods.get(id).cloned()
         {
             self.end_claim(id, &record);
             self.classify(id, now);

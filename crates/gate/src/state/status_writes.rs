@@ -28,11 +28,11 @@ impl State {
 
     /// Every quota has something else to say, whatever is charged to it.
     pub fn restate_quotas(&mut self) {
-        let quotas: Vec<QuotaId> = self.quotas.iter().map(|(id, _)| id).collect();
+        let quotas: Vec<QuotaId> = self.cluster.quotas.iter().map(|(id, _)| id).collect();
         let is_of_cluster =
-            |id: &QuotaId| self.quotas.get(*id).is_some_and(|quota| quota.cluster().is_some());
+            |id: &QuotaId| self.cluster.quotas.get(*id).is_some_and(|quota| quota.cluster().is_some());
         let (clusters, others): (Vec<_>, Vec<_>) = quotas.into_iter().partition(is_of_cluster);
-        clusters.into_iter().for_each(|id| self.quotas.note_changed_cluster(id));
+        clusters.into_iter().for_each(|id| self.cluster.quotas.note_changed_cluster(id));
         self.writes.mark_all(&others);
     }
 
@@ -42,8 +42,8 @@ impl State {
             // Its answer, or the timer that a failure sets, marks the quota again.
             return None;
         }
-        let quota = self.quotas.get(id)?;
-        let name = self.quota_ref(id)?;
+        let quota = self.cluster.quotas.get(id)?;
+        let name = self.cluster.quota_ref(id)?;
         let target = self.record_of(id)?;
         let held = self.held_by(id);
         let object = recorded_in(quota);
@@ -60,11 +60,11 @@ impl State {
             return None;
         }
         let spacing_ms = if is_charge {
-            self.config.charge_spacing_ms.max(self.contests.charge_delay_ms(id, now))
+            self.cluster.config.charge_spacing_ms.max(self.contests.charge_delay_ms(id, now))
         } else if is_right {
             HELD_SPACING_MS
         } else {
-            self.config.status_spacing_ms.max(self.contests.delay_ms(id, now))
+            self.cluster.config.status_spacing_ms.max(self.contests.delay_ms(id, now))
         };
         let charged = if is_new {
             self.writes.begin_without_charge(id, spacing_ms, now).then_some(0)
@@ -109,25 +109,25 @@ impl State {
         now: Moment,
     ) {
         self.writes.end_request(id);
-        if self.quotas.get(id).is_none_or(|quota| quota.uid != *uid) {
+        if self.cluster.quotas.get(id).is_none_or(|quota| quota.uid != *uid) {
             return;
         }
         let Some(InFlight { charged, overtaken, asked }) = self.writes.answered(id) else { return };
         // What was in this answer may be what has been seen to end since it was asked for,
         // and will not be seen to end again.
-        let cluster = self.quotas.get(id).and_then(|quota| quota.cluster());
+        let cluster = self.cluster.quotas.get(id).and_then(|quota| quota.cluster());
         let may_be_gone = overtaken && cluster.is_some_and(|cluster| cluster.charge.is_none());
         match answer {
             Answer::Done(object) => {
                 self.writes.reset_failures(id);
                 let confirmed = match object {
                     RecordedObject::Quota(wire) => {
-                        self.quotas.upsert(&wire, Source::Answer, &mut self.namespaces);
+                        self.cluster.quotas.upsert(&wire, Source::Answer, &mut self.cluster.namespaces);
                         self.confirmations.recorded(version(&wire), charged)
                     }
                     RecordedObject::Charge(wire) => {
                         if !may_be_gone {
-                            self.quotas.upsert_charge(&wire, Source::Answer);
+                            self.cluster.quotas.upsert_charge(&wire, Source::Answer);
                         }
                         charged
                     }
@@ -173,12 +173,12 @@ impl State {
 
     /// The object that records the charges does not exist: a quota of a namespace has gone with it.
     fn on_record_gone(&mut self, id: QuotaId, now: Moment) {
-        let Some(quota) = self.quotas.get(id) else { return };
+        let Some(quota) = self.cluster.quotas.get(id) else { return };
         if quota.namespace().is_some() {
             return self.forget_quota(id, now);
         }
         let uid = quota.uid.clone();
-        if self.quotas.remove_charge(&uid).is_some() {
+        if self.cluster.quotas.remove_charge(&uid).is_some() {
             self.on_charge_lost(id, now);
         }
     }
@@ -190,14 +190,17 @@ impl State {
 
     /// Whether the quota's record is what was asked for. What is created records nothing.
     fn is_as_written(&self, asked: &Record) -> bool {
-        let quota =
-            self.quotas.get(asked.quota).filter(|_| !matches!(asked.object, RecordedIn::NewCharge { .. }));
+        let quota = self
+            .cluster
+            .quotas
+            .get(asked.quota)
+            .filter(|_| !matches!(asked.object, RecordedIn::NewCharge { .. }));
         quota.is_none_or(|quota| says(quota, &asked.target, asked.held))
     }
 
     /// Whether the status says what it should; that of a quota whose sums are not complete may say anything.
     pub(super) fn is_status_right(&self, id: QuotaId) -> bool {
-        let Some(quota) = self.quotas.get(id) else { return true };
+        let Some(quota) = self.cluster.quotas.get(id) else { return true };
         let Some(target) = self.record_of(id) else { return true };
         says(quota, &target, self.held_by(id))
     }

@@ -14,19 +14,19 @@ use crate::stage::Stage;
 
 impl State {
     pub(crate) fn config_mut(&mut self) -> &mut GateConfig {
-        &mut self.config
+        &mut self.cluster.config
     }
 
     /// A pod was seen with this content, which all evaluators select.
     pub(crate) fn apply_pod_of(&mut self, wire: &PodWire, hash: u128, now: Moment) {
-        let facts = self.config.read(wire, now);
+        let facts = self.cluster.config.read(wire, now);
         let content = Content { hash, selected_by: u16::MAX, revision: self.evaluations.revision() };
         self.apply_pod_with_content(facts, Some(content), now);
     }
 
     /// What the evaluators of now charge for a pod of the namespace as it is to be.
     pub(crate) fn priced_now(&self, namespace: &str, price: Price) -> Option<Priced> {
-        let in_namespace = self.selecting_namespace(namespace, self.evaluations.config()?);
+        let in_namespace = self.cluster.selecting_namespace(namespace, self.evaluations.config()?);
         Some(Priced { price, revision: self.evaluations.revision(), in_namespace })
     }
 
@@ -57,13 +57,13 @@ impl State {
     /// The pod counts, but takes nothing.
     pub(crate) fn uncharge(&mut self, id: PodId) {
         self.forget_claim(id);
-        let charge = self.pods.get(id).map(|record| record.charge.clone()).unwrap_or_default();
+        let charge = self.cluster.pods.get(id).map(|record| record.charge.clone()).unwrap_or_default();
         self.stages.count(id, Payer::pod(charge), std::sync::Arc::default());
     }
 
     /// The pod claims nothing.
     pub(crate) fn forget_claim(&mut self, id: PodId) {
-        if let Some(record) = self.pods.get(id).cloned() {
+        if let Some(record) = self.cluster.pods.get(id).cloned() {
             self.end_claim(id, &record);
         }
     }

@@ -9,7 +9,7 @@ use super::machine_growth::of_version;
 use super::machines::sized;
 use super::owners::kubevirt;
 use super::stories::{Story, at};
-use crate::parts::machines::KubeVirt;
+use crate::cluster::machines::KubeVirt;
 use crate::{Asked, Judgement, MachineChange};
 
 const SOURCE: &str = "v1-p1";

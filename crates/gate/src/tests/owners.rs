@@ -15,7 +15,7 @@ use super::step::{Step, Trouble, answers, crashes, deliveries, waits};
 use super::team::{self, NAMESPACE};
 use super::trace::Trace;
 use super::world::{TEAM, World};
-use crate::parts::machines::KubeVirt;
+use crate::cluster::machines::KubeVirt;
 use crate::{Moment, State};
 
 /// What each VM is charged, in thousandths of a CPU: known to all processes at once. A VM without a charge is none: its pods

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use sluice_engine::{Charge, Exchange, PodId, QuotaId, QuotaSet, Taken};
 
 use super::PodStages;
-use crate::parts::owners::Owner;
+use crate::cluster::machines::Owner;
 use crate::stage::Stage;
 
 impl PodStages {

@@ -18,10 +18,10 @@ type Takers = (Vec<Taker>, Option<(usize, Quantity)>);
 
 impl State {
     pub(super) fn quota_explanation(&self, id: QuotaId) -> Option<QuotaExplanation> {
-        let record = self.quotas.get(id)?;
-        let name = self.quota_name(id)?;
+        let record = self.cluster.quotas.get(id)?;
+        let name = self.cluster.quota_name(id)?;
         let namespace = match record.namespace() {
-            Some(namespace) => Arc::clone(&self.namespaces.get(namespace)?.name),
+            Some(namespace) => Arc::clone(&self.cluster.namespaces.get(namespace)?.name),
             None => Arc::from(""),
         };
         let target = self.status_of(id);
@@ -39,7 +39,7 @@ impl State {
             oldest: self.oldest(id).map(|(since, _, name)| (since, name)),
             takers: Vec::new(),
             others: None,
-            invalid: record.compiled.is_err().then(|| self.invalid_message(id)),
+            invalid: record.compiled.is_err().then(|| self.cluster.invalid_message(id)),
             not_enforced: told.collect(),
         };
         let fullest =
@@ -76,9 +76,9 @@ impl State {
     /// process looks.
     fn oldest(&self, id: QuotaId) -> Option<(i64, PodId, String)> {
         let (since, pod) = self.stages.queue().oldest(id)?;
-        let record = self.pods.get(pod)?;
-        let is_of_cluster = self.quotas.get(id)?.cluster().is_some();
-        let namespace = &self.namespaces.get(record.namespace)?.name;
+        let record = self.cluster.pods.get(pod)?;
+        let is_of_cluster = self.cluster.quotas.get(id)?.cluster().is_some();
+        let namespace = &self.cluster.namespaces.get(record.namespace)?.name;
         let name =
             if is_of_cluster { format!("{namespace}/{}", record.name) } else { record.name.to_string() };
         Some((since, pod, name))
@@ -88,7 +88,7 @@ impl State {
     pub(crate) fn held_told(&self, id: QuotaId) -> Option<HeldTold> {
         let held = self.stages.queue().held(id);
         let (since, pod, name) = self.oldest(id)?;
-        let name_of = self.quota_name(id)?;
+        let name_of = self.cluster.quota_name(id)?;
         let why = match self.stages.get(pod) {
             Stage::Waiting(class) => {
                 let obstacles = self.obstacles(*class);
@@ -113,14 +113,14 @@ impl State {
         namespace: NamespaceId,
         quotas: &BTreeSet<QuotaId>,
     ) -> Takers {
-        let id = quotas.iter().find(|id| self.quota_name(**id).as_ref() == Some(&obstacle.quota));
+        let id = quotas.iter().find(|id| self.cluster.quota_name(**id).as_ref() == Some(&obstacle.quota));
         let Some((id, key)) = id.zip(obstacle.keys.first()) else { return Takers::default() };
         self.takers(*id, namespace, &Resource::from_quota_key(&key.key), key.limit.format())
     }
 
     /// Pods of a namespace that take something of a quota; pods of a VM together.
     fn takers(&self, id: QuotaId, namespace: NamespaceId, resource: &Resource, format: Format) -> Takers {
-        let pods = self.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
+        let pods = self.cluster.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
         let mut by_name: BTreeMap<String, Amount> = BTreeMap::new();
         for pod in pods {
             let (Stage::Counted { charge, quotas } | Stage::Assumed { charge, quotas, .. }) =
@@ -129,8 +129,9 @@ impl State {
                 continue;
             };
             let amount = charge.get(resource).filter(|amount| *amount > Amount::ZERO && quotas.contains(&id));
-            let Some((amount, record)) = amount.zip(self.pods.get(*pod)) else { continue };
-            let owner = self.stages.owners().owner_of(*pod).and_then(|owner| self.machines.name(owner));
+            let Some((amount, record)) = amount.zip(self.cluster.pods.get(*pod)) else { continue };
+            let owner =
+                self.stages.owners().owner_of(*pod).and_then(|owner| self.cluster.machines.name(owner));
             match owner {
                 Some(machine) => {
                     let known = by_name.entry(format!("vm {machine}")).or_default();
@@ -146,7 +147,7 @@ impl State {
     #[must_use]
     pub fn takers_of_key(&self, key: &str) -> Vec<(Arc<str>, Box<str>, Amount)> {
         let resource = Resource::from_quota_key(key);
-        let taking = self.pods.iter().filter_map(|(id, record)| {
+        let taking = self.cluster.pods.iter().filter_map(|(id, record)| {
             let (Stage::Counted { charge, quotas } | Stage::Assumed { charge, quotas, .. }) =
                 self.stages.get(id)
             else {
@@ -154,7 +155,11 @@ impl State {
             };
             let amount =
                 charge.get(&resource).filter(|amount| *amount > Amount::ZERO && !quotas.is_empty())?;
-            Some((Arc::clone(&self.namespaces.get(record.namespace)?.name), record.name.clone(), amount))
+            Some((
+                Arc::clone(&self.cluster.namespaces.get(record.namespace)?.name),
+                record.name.clone(),
+                amount,
+            ))
         });
         taking.collect()
     }
@@ -162,7 +167,7 @@ impl State {
     fn taking_namespaces(&self, id: QuotaId, resource: &Resource, format: Format) -> Takers {
         let queue = self.stages.queue();
         let (Some(quota), Some(shares), Some(ledger)) =
-            (self.quotas.get(id), queue.shares(id), queue.ledger(id))
+            (self.cluster.quotas.get(id), queue.shares(id), queue.ledger(id))
         else {
             return Takers::default();
         };
@@ -172,7 +177,7 @@ impl State {
         let by_name = quota.namespaces().filter_map(|namespace| {
             let amount =
                 shares.get(namespace.share()).get(at).copied().filter(|amount| *amount > Amount::ZERO)?;
-            Some((self.namespaces.get(namespace)?.name.to_string(), amount))
+            Some((self.cluster.namespaces.get(namespace)?.name.to_string(), amount))
         });
         largest(by_name.collect(), format)
     }

@@ -1,17 +1,21 @@
 //! Virtual machines, and how they are counted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, VmFacts, vm_charge};
 use sluice_engine::{Charge, Uid};
-use sluice_index::{
-    ListNumber, NamespaceId, Ownership, PlatformKey, Source, Version, VmReference, VmiError, VmiRecord,
-};
+use sluice_index::{ListNumber, Ownership, Source, Version, VmReference, VmiError, VmiRecord};
 
-use super::owners::Owner;
 use crate::config::Moment;
+
+/// A VM, by which it is charged in place of its pods. Those of different namespaces are different, whatever their pods claim.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    pub namespace: Arc<str>,
+    pub uid: Uid,
+}
 
 /// An installation of KubeVirt.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,24 +49,7 @@ pub enum Unknown {
     Unreadable(Arc<str>),
 }
 
-/// How far the walk has come that has all VMs appraised anew and all pods of the platform looked at, some at a time.
-///
-/// Places are in the order of the walk. What comes, changes or goes meanwhile is looked at with its own event, so it does
-/// not matter whether the walk finds it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Walk {
-    /// VMs that pods name and that were not seen: to the first, or to the one after this.
-    Claimed(Option<(NamespaceId, Uid)>),
-    /// VMs that were seen.
-    Seen(Option<Owner>),
-    /// Pods of the platform: whether they are charged depends on the charges of VMs.
-    Platform(Option<PlatformKey>),
-    /// It is at its end.
-    #[default]
-    Ended,
-}
-
-/// All VMs, and those that are to be appraised anew.
+/// All VMs.
 ///
 /// Invariant: between the begin and the end of a list no VM is forgotten but by its own event.
 #[derive(Debug)]
@@ -71,8 +58,6 @@ pub struct Machines {
     kubevirt: Option<KubeVirt>,
     known: BTreeMap<Owner, Machine>,
     list: ListNumber,
-    due: BTreeSet<Owner>,
-    walk: Walk,
 }
 
 impl Default for Machines {
@@ -82,8 +67,6 @@ impl Default for Machines {
             kubevirt: None,
             known: BTreeMap::new(),
             list: ListNumber::default(),
-            due: BTreeSet::new(),
-            walk: Walk::Ended,
         }
     }
 }
@@ -224,36 +207,6 @@ impl Machines {
         let kubevirt = self.kubevirt.as_ref().map(|kubevirt| &kubevirt.facts);
         let charge = vm_charge(self.calculator, vm, launchers, kubevirt);
         charge.map_err(|error| unreadable(error.to_string()))
-    }
-
-    /// These are to be appraised anew.
-    pub fn appraise_later(&mut self, owners: impl IntoIterator<Item = Owner>) {
-        self.due.extend(owners);
-    }
-
-    /// The next one that is to be appraised anew.
-    pub fn next_due(&mut self) -> Option<Owner> {
-        self.due.pop_first()
-    }
-
-    /// The walk begins here, or goes on where it is if that comes earlier.
-    pub fn walk_from(&mut self, place: Walk) {
-        self.walk = std::mem::take(&mut self.walk).min(place);
-    }
-
-    /// Where the walk is.
-    pub const fn walk(&self) -> &Walk {
-        &self.walk
-    }
-
-    /// The walk has come here.
-    pub fn walk_to(&mut self, place: Walk) {
-        self.walk = place;
-    }
-
-    /// Whether none is to be appraised anew, and the walk is at its end.
-    pub fn are_appraised(&self) -> bool {
-        self.due.is_empty() && self.walk == Walk::Ended
     }
 }
 
