@@ -86,4 +86,10 @@ impl Moment {
     pub const fn unix_s(self) -> i64 {
         self.unix_ms.div_euclid(1000)
     }
+
+    /// The milliseconds of the monotonic clock at which a second since the epoch begins; now if that is over.
+    pub(super) fn at_second(self, second: i64) -> u64 {
+        let later_s = u64::try_from(second.saturating_sub(self.unix_s())).unwrap_or(0);
+        self.mono_ms.saturating_add(later_s.saturating_mul(1000))
+    }
 }

@@ -8,6 +8,7 @@
 //! Everything up to the actions is synchronous and free of I/O; requests run beside it. A pod is charged to its
 //! quotas' status first, and its gate is removed when every one of them has recorded the charge.
 
+mod accounts;
 mod action;
 mod admission;
 mod admit;
@@ -25,6 +26,7 @@ mod feed;
 mod handle;
 mod messages;
 mod metrics;
+mod orders;
 mod parts;
 mod platform;
 mod recording;

@@ -6,11 +6,9 @@
 
 mod admissions;
 mod audit;
-mod classify;
 mod cluster_quotas;
 mod cluster_views;
 mod contests;
-mod decisions;
 mod enforcement;
 mod evaluations;
 mod events;
@@ -22,13 +20,10 @@ mod machine_growth;
 mod machines;
 mod managed;
 mod namespaces;
-mod owners;
 mod pauses;
-mod platform;
 mod pods;
 mod quota_checks;
 mod quotas;
-mod reclassification;
 mod releases;
 mod status_writes;
 #[cfg(test)]
@@ -37,31 +32,21 @@ mod testing;
 pub use audit::{AuditCursor, AuditFinding};
 pub use cluster_views::ClusterView;
 
-use std::sync::Arc;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use sluice_engine::{Charge, ChargeRules, CompiledQuota, PodId, QuotaId, ReleaseQueue, Uid};
+use sluice_engine::{ChargeRules, QuotaId, ReleaseQueue, Uid};
 use sluice_index::{Namespaces, Pods, Quotas, Targeting};
 
+use super::accounts::Accounts;
 use super::action::{Action, Outcome, QuotaRef};
 use super::cluster::Cluster;
-use super::cluster::machines::Owner;
 use super::config::{GateConfig, Moment};
-use super::parts::admissions::{Admissions, Wanted};
+use super::orders::{Listed, News, Order};
 use super::parts::confirmations::Confirmations;
 use super::parts::contests::Contests;
-use super::parts::evaluations::Evaluations;
 use super::parts::events::Events;
-use super::parts::foreign_charges::ForeignCharges;
-use super::parts::growth::Growth;
-use super::parts::held_targets::HeldTargets;
-use super::parts::pauses::Pauses;
-use super::parts::pod_stages::{Held, PodStages};
-use super::parts::quota_checks::{Listed, QuotaChecks};
-use super::parts::quota_sets::QuotaSets;
-use super::parts::reclassification::Reclassification;
+use super::parts::pod_stages::Held;
+use super::parts::quota_checks::QuotaChecks;
 use super::parts::releases::Releases;
-use super::parts::repricing::Repricing;
 use super::parts::stamp::Stamp;
 use super::parts::status_writes::StatusWrites;
 use super::stats::Stats;
@@ -69,28 +54,16 @@ use super::stats::Stats;
 /// The state of the gate.
 #[derive(Debug)]
 pub struct State {
-    leading: bool,
     /// It leads as soon as all VMs are appraised.
     to_lead: bool,
     cluster: Cluster,
-    evaluations: Evaluations,
-    // What is decided: the claims of pods' stages and of admitted updates are what the queue's ledgers sum up.
-    stages: PodStages,
-    quota_sets: QuotaSets,
-    admissions: Admissions,
-    pod_growth: Growth<PodId, Wanted>,
-    machine_growth: Growth<Owner, Arc<Charge>>,
-    pauses: Pauses,
-    reclassification: Reclassification,
-    repricing: Repricing,
-    foreign_charges: ForeignCharges,
+    accounts: Accounts,
     // What is to be done, in flight or to be repeated.
     writes: StatusWrites,
     confirmations: Confirmations,
     releases: Releases,
     checks: QuotaChecks,
     contests: Contests,
-    targets: HeldTargets,
     events: Events,
     /// What happened, for metrics.
     pub stats: Stats,
@@ -102,25 +75,14 @@ impl State {
     pub fn new(config: GateConfig, targeting: Targeting) -> Self {
         let releases = Releases::new(config.concurrent_releases);
         Self {
-            leading: false,
             to_lead: false,
             cluster: Cluster::new(config, targeting),
-            evaluations: Evaluations::default(),
-            stages: PodStages::default(),
-            quota_sets: QuotaSets::default(),
-            admissions: Admissions::default(),
-            pod_growth: Growth::default(),
-            machine_growth: Growth::default(),
-            pauses: Pauses::default(),
-            reclassification: Reclassification::default(),
-            repricing: Repricing::default(),
-            foreign_charges: ForeignCharges::default(),
+            accounts: Accounts::default(),
             writes: StatusWrites::new(Stamp::random()),
             confirmations: Confirmations::default(),
             releases,
             checks: QuotaChecks::default(),
             contests: Contests::default(),
-            targets: HeldTargets::default(),
             events: Events::default(),
             stats: Stats::default(),
         }
@@ -130,72 +92,88 @@ impl State {
     /// take may be releases of a predecessor that have not arrived yet: their room is kept for a while. Until a VM is
     /// appraised each of its pods takes its own, perhaps more together than is recorded for the VM, and less would be kept.
     pub fn lead(&mut self, now: Moment) {
-        self.to_lead = !self.repricing.are_appraised();
+        self.to_lead = !self.accounts.are_machines_appraised();
         if !self.to_lead {
             self.begin_leading(now);
         }
     }
 
     fn begin_leading(&mut self, now: Moment) {
-        self.leading = true;
-        self.doubt(now);
-        let ids: Vec<QuotaId> = self.cluster.quotas.iter().map(|(id, _)| id).collect();
-        for id in ids {
-            self.reserve_in_flight(id, now);
-            self.stages.queue_mut().wake(id);
-            self.writes.mark(id);
+        self.accounts.begin_leading(&self.cluster, now);
+        let quotas: Vec<QuotaId> = self.cluster.quotas.iter().map(|(id, _)| id).collect();
+        for id in quotas {
+            self.keep_recorded(id, now);
         }
-        let pods: Vec<PodId> = self.cluster.pods.iter().map(|(id, _)| id).collect();
         self.releases.clear_queue();
-        for id in &pods {
-            if self.stages.may_be_released(*id) {
-                self.enqueue_release(*id);
+        self.accounts.take_stock(&self.cluster, now);
+        self.carry_out();
+    }
+
+    /// What the accounts want done is done, or lined up.
+    fn carry_out(&mut self) {
+        for order in self.accounts.take_orders() {
+            match order {
+                Order::Restate(quota) => self.writes.mark(quota),
+                Order::RestateAbout(namespace) => self.restate_quotas_about(namespace),
+                Order::Record(quota, decision) => self.writes.charge(quota, decision),
+                Order::Await(listed, decision) => self.checks.wait(listed, decision),
+                Order::List(namespace) => self.checks.request(Listed::Namespace(namespace)),
+                Order::Close(quota) => self.writes.unmark(quota),
+                Order::KeepRecorded(quota, now) => self.keep_recorded(quota, now),
+                Order::Go(namespace, pod) => self.releases.enqueue(namespace, pod),
+                Order::EndRetries(pod) => self.releases.end_retries(pod),
+                Order::Tell(news) => self.tell(news),
             }
         }
-        for id in pods {
-            self.await_lists(id);
-        }
-        let unreadable =
-            self.cluster.pods.iter().filter(|(_, record)| record.unreadable.is_some()).map(|(id, _)| id);
-        for id in self.stages.held().chain(unreadable) {
-            self.events.news(id, now);
-        }
-        self.announce_pauses();
-        // KubeVirt may have been seen after its pods.
-        for id in self.stages.held().collect::<Vec<_>>() {
-            self.hold_target(id);
+    }
+
+    fn tell(&mut self, news: News) {
+        match news {
+            News::Held(pod, now) => self.events.news(pod, now),
+            News::Nothing(pod) => self.events.forget(pod),
+            News::Released(waited_ms) => self.stats.note_release(waited_ms),
+            News::Reverted(many) => self.stats.reverted += many,
+            News::CountedNatively => self.stats.counted_natively += 1,
+            News::GateRemoved(quota, pod, now) => self.on_gate_removed(quota, &pod, now),
+            News::Paused(scope, paused) => self.announce_pause(scope, &paused),
+            News::PauseEnded(scope, paused) => self.announce_pause_end(scope, &paused),
         }
     }
 
     /// Decides, and says what is to be done now. Does nothing but look until [`State::lead`] was called.
     pub fn plan(&mut self, now: Moment) -> Vec<Action> {
         self.pass_time(now);
-        self.go_on_reclassifying(now);
-        self.go_on_appraising(now);
+        self.accounts.go_on_reclassifying(&self.cluster, now);
+        self.accounts.go_on_appraising(&self.cluster, now);
+        self.carry_out();
         if self.to_lead {
             self.lead(now);
         }
-        if !self.leading {
+        if !self.accounts.is_leading() {
             self.releases.clear_queue();
             return self
-                .plan_evaluations()
+                .accounts
+                .plan_evaluations(&self.cluster)
                 .into_iter()
                 .map(|question| Action::Evaluate(Box::new(question)))
                 .collect();
         }
-        if self.repricing.are_appraised() {
-            self.decide(now);
+        if self.accounts.are_machines_appraised() {
+            self.accounts.decide(&self.cluster, now);
+            self.carry_out();
         }
         let mut actions = Vec::new();
         actions.extend(self.plan_records(now).into_iter().map(|record| Action::Record(Box::new(record))));
         actions.extend(self.plan_releases().into_iter().map(Action::Release));
         actions.extend(self.plan_checks(now));
-        actions.extend(self.plan_catching_up());
-        actions.extend(self.plan_reads(now).into_iter().map(Action::Read));
-        actions.extend(self.plan_machine_reads(now).into_iter().map(Action::ReadMachine));
-        let questions = self.plan_evaluations();
+        actions.extend(self.accounts.begin_catching_up().then_some(Action::CatchUp));
+        actions.extend(self.accounts.plan_reads(&self.cluster, now).into_iter().map(Action::Read));
+        actions.extend(
+            self.accounts.plan_machine_reads(&self.cluster, now).into_iter().map(Action::ReadMachine),
+        );
+        let questions = self.accounts.plan_evaluations(&self.cluster);
         actions.extend(questions.into_iter().map(|question| Action::Evaluate(Box::new(question))));
-        let answers = self.admissions.take_answers();
+        let answers = self.accounts.take_answers();
         actions.extend(answers.into_iter().map(|(ticket, judgement)| Action::Answer(ticket, judgement)));
         actions.extend(self.plan_events(now).into_iter().map(Action::WriteEvent));
         actions
@@ -203,6 +181,11 @@ impl State {
 
     /// Takes note of what became of an action.
     pub fn on_outcome(&mut self, outcome: Outcome, now: Moment) {
+        self.settle(outcome, now);
+        self.carry_out();
+    }
+
+    fn settle(&mut self, outcome: Outcome, now: Moment) {
         match outcome {
             Outcome::Recorded(quota, uid, answer) => self.on_recorded(quota, &uid, answer, now),
             Outcome::Released(pod, uid, answer) => self.on_released(pod, &uid, answer, now),
@@ -212,9 +195,9 @@ impl State {
             Outcome::Read(pod, uid, answer) => self.on_read(pod, &uid, answer, now),
             Outcome::MachineRead(machine, answer) => self.on_machine_read(&machine, *answer, now),
             Outcome::EventWritten(event, is_written) => self.on_event_written(&event, is_written, now),
-            Outcome::CaughtUp => self.on_caught_up(now),
+            Outcome::CaughtUp => self.accounts.on_caught_up(&self.cluster, now),
             Outcome::Evaluated { pod, uid, hash, serial, answer } => {
-                self.on_evaluated((pod, &uid), (hash, serial), answer, now);
+                self.accounts.on_evaluated(&self.cluster, (pod, &uid), (hash, serial), answer, now);
             }
         }
     }
@@ -222,57 +205,33 @@ impl State {
     /// When [`State::plan`] has something to do even if nothing is seen: milliseconds from `now`.
     #[must_use]
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
-        let has_more = self.writes.has_next() || self.releases.has_next() || self.stages.queue().has_news();
-        let asks = self.evaluations.has_next(self.cluster.config.evaluations_at_a_time);
-        if self.leading && has_more
-            || asks
-            || !self.reclassification.is_idle()
-            || !self.repricing.are_appraised()
-        {
-            return Some(0);
-        }
-        let in_second = |at: i64| {
-            let later_s = u64::try_from(at.saturating_sub(now.unix_s())).unwrap_or(0);
-            now.mono_ms.saturating_add(later_s.saturating_mul(1000))
-        };
+        let is_leading = self.is_leading();
+        let has_more = is_leading && (self.writes.has_next() || self.releases.has_next());
         let later = [
+            has_more.then_some(now.mono_ms),
+            self.accounts.next_due_ms(&self.cluster, now),
             self.writes.next_due_ms(),
-            self.foreign_charges.next_due_ms(),
             self.releases.next_due_ms(),
-            self.pod_growth.next_due_ms(),
-            self.machine_growth.next_due_ms(),
             self.checks.next_due_ms(),
-            self.pauses.next_due_ms(now, self.leading),
-            self.events.next_due_ms(now).filter(|_| self.leading),
-            self.stages.queue().next_due_ms().filter(|_| self.leading),
-            self.cluster.pods.next_overdue().map(in_second),
-            self.targets.next_due().map(in_second),
-            self.evaluations.next_due_ms(),
+            self.events.next_due_ms(now).filter(|_| is_leading),
+            self.cluster.pods.next_overdue().map(|second| now.at_second(second)),
         ];
         later.into_iter().flatten().min().map(|at| at.saturating_sub(now.mono_ms))
     }
 
     fn pass_time(&mut self, now: Moment) {
         for id in self.cluster.pods.take_overdue(now.unix_s()) {
-            let Some(record) = self.cluster.pods.get(id).cloned() else { continue };
-            self.end_claim(id, &record);
-            self.classify(id, now);
-            self.appraise_owner_of(id);
-            self.look_beside(id, &record);
-            self.on_launcher_changed(&record);
+            self.accounts.on_pod_over(&self.cluster, id, now);
         }
-        self.look_at_evaluations(now);
-        self.keep_what_is_doubted(now);
-        self.foreign_charges.pass_time(now);
+        self.accounts.pass_time(&self.cluster, now);
         self.writes.pass_time(now);
         while let Some(id) = self.releases.pop_due(now) {
-            self.retry_release(id, now);
+            self.accounts.retry_release(&self.cluster, id, now);
         }
-        self.pod_growth.pass_time(now);
-        self.machine_growth.pass_time(now);
         self.checks.pass_time(now);
-        self.end_pauses(now);
-        self.look_at_due_targets(now);
+        self.accounts.end_pauses(&self.cluster, now);
+        self.accounts.look_at_due_targets(&self.cluster, now);
+        self.carry_out();
     }
 
     /// From now on pods are read by these rules; those that are known have to be seen again.
@@ -282,30 +241,27 @@ impl State {
 
     /// Whether this process decides.
     pub(super) fn is_leading(&self) -> bool {
-        self.leading
+        self.accounts.is_leading()
     }
 
     /// Whether everything that was started is answered and done.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.releases.is_idle()
+        self.accounts.is_quiet()
             && self.confirmations.is_idle()
             && self.checks.is_idle()
-            && self.reclassification.is_idle()
-            && self.repricing.are_appraised()
             && self.writes.is_idle()
-            && self.evaluations.is_idle()
     }
 
     /// How many pods are held, by whatever.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.stages.held().len()
+        self.accounts.held().len()
     }
 
     /// How many pods are held, by why.
     pub(super) fn held_by_reason(&self) -> [(&'static str, usize); Held::ALL.len()] {
-        Held::ALL.map(|(word, why)| (word, self.stages.held_for(why)))
+        Held::ALL.map(|(word, why)| (word, self.accounts.held_for(why)))
     }
 
     /// What is watched.
@@ -327,27 +283,7 @@ impl State {
     /// All ledgers.
     #[must_use]
     pub fn queue(&self) -> &ReleaseQueue {
-        self.stages.queue()
-    }
-
-    /// What is summed in a quota whose sums are complete.
-    pub(super) fn complete(&self, id: QuotaId) -> Option<&CompiledQuota> {
-        let quota = self.cluster.quotas.get(id).filter(|_| !self.reclassification.is_quota_paused(id))?;
-        quota.compiled.as_deref().ok()
-    }
-
-    fn end_claim(&mut self, id: PodId, record: &sluice_index::PodRecord) {
-        self.pauses.leave(record);
-        if let Some(quotas) = self.stages.end_claim(id, record) {
-            self.writes.mark_all(&quotas);
-        }
-    }
-
-    fn revert_claim(&mut self, id: PodId, record: &sluice_index::PodRecord) {
-        self.pauses.leave(record);
-        if let Some(quotas) = self.stages.revert_claim(id, record) {
-            self.writes.mark_all(&quotas);
-        }
+        self.accounts.queue()
     }
 }
 

@@ -20,3 +20,12 @@ pub struct Stats {
     /// How often an audit found a difference, and everything of a namespace was made anew.
     pub audit_differences: u64,
 }
+
+impl Stats {
+    /// A pod was released that was held for so many milliseconds; `None`: that is not known.
+    pub(super) fn note_release(&mut self, waited_ms: Option<u64>) {
+        self.released += 1;
+        #[allow(clippy::cast_precision_loss, reason = "exact for 285,000 years")]
+        self.waits_s.extend(waited_ms.map(|waited_ms| waited_ms as f64 / 1000.0));
+    }
+}

@@ -6,14 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use sluice_engine::PodId;
 use sluice_index::Version;
 
-/// A decision by pod and serial.
-pub type Decision = (PodId, u64);
-
-/// See [`Decision`].
-pub type Decisions = Vec<Decision>;
+use crate::orders::Decisions;
 
 /// How far the watch of quotas has come, and what waits for it to come further.
 ///

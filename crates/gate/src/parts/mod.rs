@@ -17,6 +17,7 @@ pub mod quota_sets;
 pub mod reclassification;
 pub mod releases;
 pub mod repricing;
+pub mod sent;
 pub mod stamp;
 pub mod status_writes;
 pub mod turns;

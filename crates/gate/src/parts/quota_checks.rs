@@ -4,22 +4,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use sluice_engine::{Timers, Uid};
-use sluice_index::NamespaceId;
 
-use super::confirmations::{Decision, Decisions};
 use crate::backoff::delay_ms;
 use crate::config::Moment;
-
-/// What is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Listed {
-    /// The quotas of one namespace.
-    Namespace(NamespaceId),
-    /// Those of the cluster, by their watch.
-    Cluster,
-    /// All namespaces, and the configurations.
-    Targets,
-}
+use crate::orders::{Decision, Decisions, Listed};
 
 /// Who may create pods may ask for a list of all namespaces by each of them: it is made so often at most (milliseconds).
 const TARGETS_SPACING_MS: u64 = 1_000;

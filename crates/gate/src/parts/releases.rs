@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use sluice_engine::{PodId, Uid};
-use sluice_index::{NamespaceId, Namespaces, Version};
+use sluice_engine::PodId;
+use sluice_index::{NamespaceId, Namespaces};
 
 use crate::backoff::{FIRST_RETRY_MS, backoff_ms, delay_ms};
 use crate::config::Moment;
@@ -26,21 +26,8 @@ struct Places {
 struct ReleaseRetry {
     /// Failures in a row.
     failures: u32,
-    /// Not to be decided on before this moment (milliseconds).
-    until_ms: u64,
-    /// The last request that was not answered.
-    unanswered: Option<Unanswered>,
     /// The API server's last refusal.
     refusal: Option<Box<str>>,
-}
-
-/// A request without an answer: in doubt until a later one is answered, however late that is.
-#[derive(Debug)]
-struct Unanswered {
-    /// The version that it was sent for, or a later one: it cannot be done on one after that.
-    version: Version,
-    /// An API server may work on it until this moment (milliseconds): a refusal before it proves nothing.
-    until_ms: u64,
 }
 
 /// How many requests may be in flight.
@@ -56,15 +43,14 @@ struct Limits {
 
 /// Releases that are queued, in flight and to be repeated.
 ///
-/// Invariant: a pod has at most one request in flight, from [`Self::begin`] to [`Self::answered`], and as many pods as the
-/// limits allow have one. A pod that is deleted meanwhile keeps its place until the answer, as the request still occupies
-/// the API server. A queued pod may have changed since: the caller checks each one that [`Self::next`] returns.
+/// Invariant: as many requests as the limits allow are in flight, each from [`Self::begin`] to [`Self::answered`]. That of a
+/// pod that is deleted meanwhile keeps its place until the answer, as it still occupies the API server. A queued pod may
+/// have changed since: the caller checks each one that [`Self::next`] returns.
 #[derive(Debug)]
 pub struct Releases {
     limits: Limits,
     queue: Turns<PodId>,
-    /// By the uid of the pod: its handle is another pod's once it is deleted.
-    in_flight: HashMap<Uid, NamespaceId>,
+    in_flight: usize,
     /// Of namespaces that have requests in flight, or are slow.
     places: HashMap<NamespaceId, Places>,
     retries: HashMap<PodId, ReleaseRetry>,
@@ -79,7 +65,7 @@ impl Releases {
         Self {
             limits,
             queue: Turns::default(),
-            in_flight: HashMap::new(),
+            in_flight: 0,
             places: HashMap::new(),
             retries: HashMap::new(),
             later: BTreeSet::new(),
@@ -97,7 +83,7 @@ impl Releases {
 
     /// The next queued pod, namespaces in turn; `None` while as many requests as allowed are in flight.
     pub fn next(&mut self) -> Option<PodId> {
-        if self.in_flight.len() >= self.limits.all {
+        if self.in_flight >= self.limits.all {
             return None;
         }
         let (limits, places) = (self.limits, &self.places);
@@ -107,68 +93,28 @@ impl Releases {
     /// Whether [`Self::next`] has one.
     pub fn has_next(&self) -> bool {
         let has_place = |namespace| self.limits.leave_a_place(self.places.get(&namespace));
-        self.in_flight.len() < self.limits.all && self.queue.has_one(has_place)
+        self.in_flight < self.limits.all && self.queue.has_one(has_place)
     }
 
-    /// A request for the pod is sent.
-    pub fn begin(&mut self, namespace: NamespaceId, pod: Uid) {
-        if self.in_flight.insert(pod, namespace).is_none() {
-            self.places.entry(namespace).or_default().in_flight += 1;
-        }
+    /// A request for a pod of the namespace is sent.
+    pub fn begin(&mut self, namespace: NamespaceId) {
+        self.in_flight += 1;
+        self.places.entry(namespace).or_default().in_flight += 1;
     }
 
-    /// The request was answered, or its time is over.
-    pub fn answered(&mut self, pod: &Uid) {
-        let Some(namespace) = self.in_flight.remove(pod) else { return };
+    /// A request was answered, or its time is over. `is_slow`: from now on its namespace is slow, or is not; `None`: as
+    /// before.
+    pub fn answered(&mut self, namespace: NamespaceId, is_slow: Option<bool>, namespaces: &Namespaces) {
+        self.in_flight = self.in_flight.saturating_sub(1);
         let Some(places) = self.places.get_mut(&namespace) else { return };
+        places.is_slow = is_slow.unwrap_or(places.is_slow);
         places.in_flight = places.in_flight.saturating_sub(1);
         if places.in_flight == 0 && !places.is_slow {
             self.places.remove(&namespace);
         }
-    }
-
-    /// Whether the pod's namespace is slow from now on: the request that is in flight was done, or not answered in time.
-    pub fn note_speed(&mut self, pod: &Uid, is_slow: bool, namespaces: &Namespaces) {
-        let places = self.in_flight.get(pod).and_then(|namespace| self.places.get_mut(namespace));
-        if let Some(places) = places {
-            places.is_slow = is_slow;
-        }
         if self.places.len() > MANY {
             self.places.retain(|namespace, it| it.in_flight > 0 || namespaces.get(*namespace).is_some());
         }
-    }
-
-    pub fn is_in_flight(&self, pod: &Uid) -> bool {
-        self.in_flight.contains_key(pod)
-    }
-
-    pub fn is_idle(&self) -> bool {
-        self.in_flight.is_empty()
-    }
-
-    /// Whether a request for the pod is in flight, or one without an answer may be done or have been.
-    pub fn may_be_done(&self, id: PodId, pod: &Uid) -> bool {
-        self.is_in_flight(pod) || self.unanswered(id).is_some()
-    }
-
-    /// As [`Self::may_be_done`] of a pod that has our gate in this version.
-    pub fn may_be_done_on(&self, id: PodId, pod: &Uid, version: Version) -> bool {
-        self.is_in_flight(pod)
-            || self.unanswered(id).is_some_and(|unanswered| !unanswered.version.is_older_than(version))
-    }
-
-    /// Whether an API server may still work on a request that was not answered.
-    pub fn is_worked_on(&self, id: PodId, now: Moment) -> bool {
-        self.unanswered(id).is_some_and(|unanswered| now.mono_ms < unanswered.until_ms)
-    }
-
-    fn unanswered(&self, id: PodId) -> Option<&Unanswered> {
-        self.retries.get(&id)?.unanswered.as_ref()
-    }
-
-    /// Whether the pod is not to be decided on yet.
-    pub fn is_backing_off(&self, id: PodId, now: Moment) -> bool {
-        self.retries.get(&id).is_some_and(|retry| retry.until_ms > now.mono_ms)
     }
 
     /// Why the API server refused the release last.
@@ -179,11 +125,6 @@ impl Releases {
     /// The API server refused the release.
     pub fn refused(&mut self, id: PodId, why: String) {
         self.retries.entry(id).or_default().refusal = Some(why.into());
-    }
-
-    /// The request was not answered. An API server may work on it until `until_ms`; the pod has this version by now.
-    pub fn outcome_unknown(&mut self, id: PodId, version: Version, until_ms: u64) {
-        self.retries.entry(id).or_default().unanswered = Some(Unanswered { version, until_ms });
     }
 
     /// The same request is to be repeated later: its preconditions make that safe, whether it was done or not.
@@ -198,7 +139,6 @@ impl Releases {
     /// now, the first time at once, then later each time.
     pub fn repeat_changed(&mut self, namespace: NamespaceId, id: PodId, now: Moment) {
         let retry = self.retries.entry(id).or_default();
-        retry.unanswered = None;
         retry.failures += 1;
         match retry.failures.saturating_sub(1) {
             0 => self.queue.push(namespace, id),
@@ -207,16 +147,14 @@ impl Releases {
     }
 
     /// The release was certainly not done: the pod is decided on again, later each time. With `from` 0 the first retry comes
-    /// at once.
-    pub fn back_off(&mut self, id: PodId, from: u32, now: Moment) {
+    /// at once. Returns the moment from which on (milliseconds).
+    pub fn back_off(&mut self, id: PodId, from: u32, now: Moment) -> Option<u64> {
         let retry = self.retries.entry(id).or_default();
-        retry.unanswered = None;
         retry.failures += 1;
         let steps = (retry.failures + from).saturating_sub(1);
-        if steps > 0 {
-            retry.until_ms = now.mono_ms + backoff_ms(FIRST_RETRY_MS, steps);
-            self.later.insert((retry.until_ms, id));
-        }
+        let from_ms = (steps > 0).then(|| now.mono_ms + backoff_ms(FIRST_RETRY_MS, steps))?;
+        self.later.insert((from_ms, id));
+        Some(from_ms)
     }
 
     /// The pod counts, or is gone: earlier failures do not matter any more.

@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::time::Duration;
 
-use sluice_engine::{PodId, QuotaId, Timers};
+use sluice_engine::{QuotaId, Timers};
 
 use super::stamp::Stamp;
 use crate::action::Record;
 use crate::backoff::delay_ms;
 use crate::config::Moment;
+use crate::orders::{Decision, Decisions};
 
 /// Writes in flight at a time.
 const AT_A_TIME: usize = 256;
@@ -19,8 +20,8 @@ const REPEATED: usize = 4;
 /// The writes of one quota.
 #[derive(Debug, Default)]
 struct StatusWrite {
-    /// Decisions (pod and serial) whose charge has to be recorded before the gate is removed.
-    pending: Vec<(PodId, u64)>,
+    /// Decisions whose charge has to be recorded before the gate is removed.
+    pending: Decisions,
     in_flight: Option<InFlight>,
     /// Not before this moment (milliseconds).
     not_before_ms: u64,
@@ -33,8 +34,8 @@ struct StatusWrite {
 /// A write that was not answered yet.
 #[derive(Debug)]
 pub struct InFlight {
-    /// The decisions (pod and serial) it charges.
-    pub charged: Vec<(PodId, u64)>,
+    /// The decisions that it charges.
+    pub charged: Decisions,
     /// They were made before something was seen that speaks against them.
     pub overtaken: bool,
     /// What was asked for.
@@ -112,8 +113,8 @@ impl StatusWrites {
     }
 
     /// The next write of the quota has to record the charge of this decision.
-    pub fn charge(&mut self, id: QuotaId, pod: PodId, serial: u64) {
-        self.by_quota.entry(id).or_default().pending.push((pod, serial));
+    pub fn charge(&mut self, id: QuotaId, decision: Decision) {
+        self.by_quota.entry(id).or_default().pending.push(decision);
         self.mark(id);
     }
 
@@ -192,7 +193,7 @@ impl StatusWrites {
     pub fn retry_later(
         &mut self,
         id: QuotaId,
-        mut charged: Vec<(PodId, u64)>,
+        mut charged: Decisions,
         retry_after: Option<Duration>,
         now: Moment,
     ) {
@@ -205,13 +206,13 @@ impl StatusWrites {
     }
 
     /// Returns the decisions that no write records yet.
-    pub fn take_pending(&mut self, id: QuotaId) -> Vec<(PodId, u64)> {
+    pub fn take_pending(&mut self, id: QuotaId) -> Decisions {
         self.by_quota.get_mut(&id).map(|write| std::mem::take(&mut write.pending)).unwrap_or_default()
     }
 
     /// The quota is not what it was when its last charges were decided on: returns the decisions that are not recorded.
     /// Those in flight cannot be called back, but if their write fails they are not tried again.
-    pub fn overtake(&mut self, id: QuotaId) -> Vec<(PodId, u64)> {
+    pub fn overtake(&mut self, id: QuotaId) -> Decisions {
         if let Some(write) = self.by_quota.get_mut(&id).and_then(|write| write.in_flight.as_mut()) {
             write.overtaken = true;
         }
@@ -219,7 +220,7 @@ impl StatusWrites {
     }
 
     /// The decisions that are pending or in flight.
-    pub fn unrecorded(&self, id: QuotaId) -> Vec<(PodId, u64)> {
+    pub fn unrecorded(&self, id: QuotaId) -> Decisions {
         let write = self.by_quota.get(&id).into_iter();
         let all = write.flat_map(|write| {
             write.pending.iter().chain(write.in_flight.iter().flat_map(|in_flight| &in_flight.charged))

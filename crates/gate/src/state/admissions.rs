@@ -1,66 +1,17 @@
 //! The end of what is charged for updates of pods: a later version, the pod's end, other quotas, or time.
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::{NamespaceId, PodWire, Source};
+use sluice_index::{PodWire, Source};
 
 use super::State;
-use crate::action::{Answer, Release};
-use crate::admission::{CHANGED, Judgement, Ticket};
+use crate::action::Answer;
+use crate::admission::Ticket;
 use crate::config::Moment;
 
 impl State {
-    /// A pod was seen. What was charged for a version before this one was committed, and is counted, or never will be.
-    pub(super) fn on_admitted_pod_seen(&mut self, id: PodId) {
-        let Some(asked) = self.pod_growth.version(&id) else { return };
-        let seen = self.cluster.pods.get(id).map(|pod| pod.version);
-        let is_charged = !self.evaluations.is_awaited(id);
-        if seen.is_none_or(|seen| asked.is_older_than(seen)) && is_charged {
-            // A request that was not answered yet cannot commit any more: the API server will ask again.
-            self.end_admission(id, &Judgement::Allowed);
-        } else {
-            self.hold_anew(id);
-        }
-    }
-
-    /// The pod is counted with something else now: what is held beside that changes, whether there is room or not.
-    pub(super) fn hold_anew(&mut self, id: PodId) {
-        let Some(wanted) = self.pod_growth.wanted(&id).cloned() else { return };
-        let Some(namespace) = self.cluster.pods.get(id).map(|pod| pod.namespace) else { return };
-        match self.parts_of(id, namespace, &wanted).filter(|_| !wanted.facts.is_empty()) {
-            Some(parts) => {
-                let quotas = self.admissions.replace_held(id, parts, self.stages.queue_mut());
-                self.writes.mark_all(&quotas);
-            }
-            None => self.end_admission(id, &CHANGED),
-        }
-    }
-
-    /// Nothing is held any more; open questions get this answer.
-    pub(super) fn end_admission(&mut self, id: PodId, judgement: &Judgement) {
-        let quotas = self.admissions.end(id, self.stages.queue_mut());
-        self.writes.mark_all(&quotas);
-        self.admissions.answer(self.pod_growth.end(&id).unwrap_or_default(), judgement);
-    }
-
-    /// The quotas of the namespace are changing: only what was allowed is still to be held. Returns the pods to
-    /// [`State::hold_anew`] of.
-    pub(super) fn revert_admissions(&mut self, namespace: NamespaceId) -> Vec<PodId> {
-        self.revert_growth_of(namespace);
-        let is_meant = |id: &PodId| self.cluster.pods.get(*id).is_some_and(|pod| pod.namespace == namespace);
-        let (pods, tickets) = self.pod_growth.revert_all(is_meant);
-        self.admissions.answer(tickets, &CHANGED);
-        pods
-    }
-
     /// The webhook does not wait for the answer to this question any more.
     pub(crate) fn abandon(&mut self, ticket: Ticket) {
-        self.pod_growth.abandon(ticket);
-        self.machine_growth.abandon(ticket);
-    }
-
-    pub(super) fn plan_reads(&mut self, now: Moment) -> Vec<Release> {
-        let ids = self.pod_growth.take_reads(now);
-        ids.into_iter().filter_map(|id| self.cluster.address(id)).collect()
+        self.accounts.abandon(ticket);
     }
 
     /// The pod was read after the last request about it could be done.
@@ -71,19 +22,10 @@ impl State {
         match answer {
             Answer::Done(pod) | Answer::Stale(Some(pod)) => {
                 self.see_pod(&pod, Source::Answer, now);
-                // There may have been more questions meanwhile.
-                if !self.pod_growth.has_expired(&id, now) {
-                    return;
-                }
-                if self.evaluations.is_awaited(id) {
-                    // What it has become is charged by no answer yet.
-                    self.pod_growth.read_later(id, now);
-                } else {
-                    self.end_admission(id, &CHANGED);
-                }
+                self.accounts.on_read(id, now);
             }
             Answer::Stale(None) => self.forget_pod(id),
-            Answer::Refused(_) | Answer::Busy(_) | Answer::Unknown(_) => self.pod_growth.read_later(id, now),
+            Answer::Refused(_) | Answer::Busy(_) | Answer::Unknown(_) => self.accounts.read_later(id, now),
         }
     }
 }

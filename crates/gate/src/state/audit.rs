@@ -1,16 +1,12 @@
 //! The audit: the sums of a namespace's quotas made anew from its pods, to compare; what differs is put right.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_engine::ledger::Line;
-use sluice_engine::status::enforced;
-use sluice_engine::{Amount, Claim, Ledger, PodId, QuotaId, Shares};
-use sluice_index::{Gates, NamespaceId};
+use sluice_engine::{PodId, QuotaId};
+use sluice_index::NamespaceId;
 
 use super::State;
 use crate::config::Moment;
-use crate::stage::Stage;
 
 /// Pods that are compared before others get at the state.
 const PODS: usize = 1_000;
@@ -43,14 +39,15 @@ impl State {
     pub fn audit(&mut self, namespace: NamespaceId, cursor: &mut AuditCursor, now: Moment) -> AuditFinding {
         let Some(known) = self.cluster.namespaces.get(namespace) else { return AuditFinding::Right };
         let (quotas, pods) = (known.quotas().to_vec(), known.pods().len());
-        let is_unfinished = self.reclassification.is_paused(namespace) || !self.repricing.are_appraised();
+        let is_unfinished = self.accounts.is_paused(namespace) || !self.accounts.are_machines_appraised();
         if quotas.is_empty() || is_unfinished {
             return AuditFinding::Right;
         }
         if cursor.pods < pods {
             let part: Vec<PodId> = known.pods().iter().skip(cursor.pods).take(PODS).copied().collect();
             cursor.pods += part.len();
-            let Some(wrong) = part.into_iter().find(|id| !self.is_stage_right(*id)) else {
+            let Some(wrong) = part.into_iter().find(|id| !self.accounts.is_stage_right(&self.cluster, *id))
+            else {
                 return AuditFinding::More;
             };
             let pod = self.cluster.pods.get(wrong).map(|record| record.name.clone());
@@ -59,7 +56,7 @@ impl State {
         let Some(next) = quotas.get(cursor.quotas).copied() else { return AuditFinding::Right };
         cursor.quotas += 1;
         self.stats.audited += 1;
-        if self.is_sum_right(next, namespace) {
+        if self.accounts.is_sum_right(&self.cluster, next, namespace) {
             return AuditFinding::More;
         }
         let wrong = next;
@@ -72,107 +69,4 @@ impl State {
         self.renew_quotas(quotas, now);
         found
     }
-
-    /// Whether what the pod is charged is what its record says, by the quotas that are about it.
-    pub(super) fn is_stage_right(&mut self, id: PodId) -> bool {
-        let Some(record) = self.cluster.pods.get(id) else { return true };
-        let (namespace, facts) = (record.namespace, Arc::clone(&record.scope_facts));
-        let (gates, payer) = (record.gates, self.payer(id, record));
-        let matching = self.matching_quotas(namespace, &facts);
-        match self.stages.get(id) {
-            Stage::Counted { charge: counted, quotas } => {
-                let is_charged =
-                    *counted == payer.charge && self.stages.owners().owner_of(id) == payer.owner.as_ref();
-                gates == Gates::None && is_charged && *quotas == matching
-            }
-            Stage::Waiting(class) => {
-                let class = self.stages.queue().class(*class);
-                let charge = match &payer.owner {
-                    Some(owner) => Arc::new(self.stages.need(owner, &payer.charge, &matching)),
-                    None => payer.charge,
-                };
-                let is_charged =
-                    class.is_some_and(|class| *class.charge() == charge && *class.quotas() == matching);
-                gates == Gates::Ours && is_charged
-            }
-            // A pod that is being released may be another by now; the answer tells.
-            Stage::Assumed { .. } => gates != Gates::Foreign,
-            Stage::Foreign => gates == Gates::Foreign,
-            Stage::Free { .. } | Stage::Stuck(_) => gates == Gates::Ours,
-        }
-    }
-
-    /// Whether what the pods of a namespace take of a quota is what they are charged. For a cluster quota, its total is what
-    /// its namespaces take: audited one by one, they are all of it.
-    fn is_sum_right(&self, id: QuotaId, namespace: NamespaceId) -> bool {
-        let Some(quota) = self.cluster.quotas.get(id) else { return true };
-        let (Ok(compiled), Some(ledger)) = (&quota.compiled, self.stages.queue().ledger(id)) else {
-            return true;
-        };
-        if self.reclassification.is_quota_paused(id) {
-            return true;
-        }
-        let recount = self.recount(id, namespace, Ledger::new(enforced(compiled)));
-        match self.stages.queue().shares(id) {
-            Some(shares) => {
-                let used: Vec<Amount> = recount.lines().iter().map(Line::used).collect();
-                // Once in a round is enough for the total.
-                let is_first = quota.namespaces().next() == Some(namespace);
-                is_nothing_or(&used, shares.get(namespace.share())) && (!is_first || sum_up(shares, ledger))
-            }
-            None => {
-                ledger.lines().len() == recount.lines().len()
-                    && ledger.lines().iter().zip(recount.lines()).all(|(kept, made)| {
-                        kept.claimed(Claim::Counted) == made.claimed(Claim::Counted)
-                            && kept.claimed(Claim::Assumed) == made.claimed(Claim::Assumed)
-                    })
-            }
-        }
-    }
-
-    /// Adds what pods of the namespace take of the quota.
-    fn recount(&self, id: QuotaId, namespace: NamespaceId, mut ledger: Ledger) -> Ledger {
-        let mut owners = BTreeSet::new();
-        for pod in self.cluster.namespaces.get(namespace).into_iter().flat_map(|known| known.pods()) {
-            if let Some(owner) = self.stages.owners().owner_of(*pod) {
-                owners.insert(owner);
-                continue;
-            }
-            match self.stages.get(*pod) {
-                Stage::Counted { charge, quotas } if quotas.binary_search(&id).is_ok() => {
-                    ledger.apply(Claim::Counted, charge);
-                }
-                Stage::Assumed { charge, quotas, .. } if quotas.binary_search(&id).is_ok() => {
-                    ledger.apply(Claim::Assumed, charge);
-                }
-                _ => {}
-            }
-        }
-        for owner in owners {
-            let taken = self.stages.taken(owner, id);
-            ledger.apply(Claim::Counted, &taken.counted);
-            ledger.apply(Claim::Assumed, &taken.assumed);
-        }
-        for charge in self.admissions.held_in(id, namespace.share()) {
-            ledger.apply(Claim::Assumed, charge);
-        }
-        ledger
-    }
-}
-
-/// A share that takes nothing has no sums.
-fn is_nothing_or(used: &[Amount], share: &[Amount]) -> bool {
-    used == share || share.is_empty() && used.iter().all(|amount| amount.is_zero())
-}
-
-/// Whether the shares make up what is counted and assumed.
-fn sum_up(shares: &Shares, ledger: &Ledger) -> bool {
-    let mut sums = vec![Amount::ZERO; ledger.lines().len()];
-    for (_, share) in shares.iter() {
-        for (sum, amount) in sums.iter_mut().zip(share) {
-            *sum = sum.saturating_add(*amount);
-        }
-    }
-    let of_line = |line: &Line| line.claimed(Claim::Counted).saturating_add(line.claimed(Claim::Assumed));
-    ledger.lines().iter().map(of_line).eq(sums)
 }

@@ -8,7 +8,7 @@ use sluice_index::{AcrqWire, ClusterQuotaChargeWire, QuotaChange, Source};
 
 use super::{State, uid_of};
 use crate::config::Moment;
-use crate::parts::quota_checks::Listed;
+use crate::orders::Listed;
 
 impl State {
     /// From now on cluster quotas have an effect, or none.
@@ -17,9 +17,9 @@ impl State {
         if !are_allowed {
             let decisions = self.checks.unlisted(Listed::Cluster);
             self.checks.forget_cluster();
-            self.on_charges_confirmed(decisions);
+            self.accounts.on_charges_confirmed(&self.cluster, decisions);
         }
-        self.reclassify_each(moved, now);
+        self.accounts.reclassify_each(&self.cluster, moved, now);
     }
 
     /// A list of cluster quotas begins.
@@ -42,22 +42,24 @@ impl State {
         let change = self.cluster.quotas.upsert_cluster(wire, &mut self.cluster.namespaces);
         match change.quota {
             QuotaChange::Added(id) => {
-                self.open_ledger(id);
-                self.reclassify_each(change.moved, now);
+                self.accounts.open_ledger(&self.cluster, id);
+                self.accounts.reclassify_each(&self.cluster, change.moved, now);
                 self.on_charge_known(id, 0, now);
                 // It may be about no namespace: that is to be said as well.
                 self.writes.mark(id);
             }
             QuotaChange::Meaning(id) => {
                 // Namespaces that it is about no more keep its entry until no pod of theirs has a claim on it.
-                self.reclassify_each(change.moved, now);
+                self.accounts.reclassify_each(&self.cluster, change.moved, now);
                 self.on_meaning_changed(id, now);
             }
             QuotaChange::Limits(id) => {
-                self.reclassify_each(change.moved, now);
+                self.accounts.reclassify_each(&self.cluster, change.moved, now);
                 self.on_limits_changed(id, now);
             }
-            QuotaChange::Status(_) | QuotaChange::Same => self.reclassify_each(change.moved, now),
+            QuotaChange::Status(_) | QuotaChange::Same => {
+                self.accounts.reclassify_each(&self.cluster, change.moved, now)
+            }
         }
     }
 
@@ -129,7 +131,7 @@ impl State {
 
     /// Whatever another leader may have recorded last is not known any more.
     pub(super) fn on_charge_lost(&mut self, id: QuotaId, now: Moment) {
-        if self.leading {
+        if self.is_leading() {
             self.on_foreign_charge(id, now);
             self.writes.mark(id);
         }

@@ -36,16 +36,17 @@ impl State {
     /// Whether [`Self::take_changed_clusters`] has any.
     #[must_use]
     pub fn have_clusters_changed(&self) -> bool {
-        self.leading && (self.stages.queue().has_changed() || self.cluster.quotas.have_clusters_changed())
+        self.is_leading()
+            && (self.accounts.queue().has_changed() || self.cluster.quotas.have_clusters_changed())
     }
 
     /// The cluster quotas of which there is something else to show than when this was asked last;
     /// none unless this process leads.
     pub fn take_changed_clusters(&mut self) -> BTreeSet<QuotaId> {
-        if !self.leading {
+        if !self.is_leading() {
             return BTreeSet::new();
         }
-        let mut changed = self.stages.queue_mut().take_changed();
+        let mut changed = self.accounts.take_changed();
         changed.extend(self.cluster.quotas.take_changed_clusters());
         changed.retain(|id| self.cluster.quotas.get(*id).is_some_and(|quota| quota.cluster().is_some()));
         changed
@@ -59,11 +60,11 @@ impl State {
     /// The names of a quota's namespaces that there is something else to show of than when this was asked last, or `all` of
     /// them; those that it does not select any more too. None while its sums are not complete.
     pub fn take_changed_namespaces(&mut self, id: QuotaId, all: bool) -> Option<BTreeSet<Arc<str>>> {
-        if self.reclassification.is_quota_paused(id) {
+        if self.accounts.is_quota_paused(id) {
             return None;
         }
         let mut names = self.cluster.quotas.take_moved(id);
-        let shares = self.stages.queue_mut().take_changed_shares(id).into_iter().map(NamespaceId::of_share);
+        let shares = self.accounts.take_changed_shares(id).map(NamespaceId::of_share);
         let quota = self.cluster.quotas.get(id)?;
         let selected = quota.namespaces().filter(|_| all);
         let changed =
@@ -75,12 +76,12 @@ impl State {
     /// What there is to show of a cluster quota: the total, and these namespaces. None while its sums are not complete.
     #[must_use]
     pub fn cluster_view(&self, id: QuotaId, names: &[Arc<str>]) -> Option<ClusterView> {
-        if self.reclassification.is_quota_paused(id) {
+        if self.accounts.is_quota_paused(id) {
             return None;
         }
         let quota = self.cluster.quotas.get(id)?;
         let total = match &quota.compiled {
-            Ok(_) => Ok(self.status_of(id)?),
+            Ok(_) => Ok(self.accounts.status_of(&self.cluster, id)?),
             Err(wrong) => Err(Arc::clone(wrong)),
         };
         let namespaces = names.iter().map(|name| (Arc::clone(name), self.used_by(id, quota, name)));
@@ -89,8 +90,8 @@ impl State {
             name: Arc::clone(&quota.name),
             uid: quota.uid.clone(),
             total,
-            held: self.stages.queue().held(id),
-            held_told: self.held_told(id),
+            held: self.accounts.queue().held(id),
+            held_told: self.accounts.held_told(&self.cluster, id),
             namespaces: namespaces.collect(),
         })
     }
@@ -98,9 +99,9 @@ impl State {
     fn used_by(&self, id: QuotaId, quota: &QuotaRecord, name: &str) -> Option<Amounts> {
         let namespace = self.cluster.namespaces.id(name).filter(|namespace| quota.is_about(*namespace))?;
         let Ok(compiled) = &quota.compiled else { return Some(Vec::new()) };
-        let share = self.stages.queue().shares(id)?.get(namespace.share());
+        let share = self.accounts.queue().shares(id)?.get(namespace.share());
         let managed =
             self.cluster.managed_status_of_cluster(quota).and_then(|status| status.namespaces.get(name));
-        Some(share_used(compiled, self.stages.queue().ledger(id)?, share, managed))
+        Some(share_used(compiled, self.accounts.queue().ledger(id)?, share, managed))
     }
 }

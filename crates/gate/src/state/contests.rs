@@ -5,13 +5,11 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::names;
 use sluice_engine::QuotaId;
-use sluice_index::PodRecord;
 
 use super::State;
 use crate::action::{GateEvent, Regarding};
 use crate::config::Moment;
 use crate::messages::reasons;
-use crate::parts::foreign_charges::Place;
 
 /// The field manager of application-aware-quota's own controller: its binary, or its image's name for it.
 const UPSTREAM: [&str; 2] = ["aaq-controller", "aaq_controller"];
@@ -19,7 +17,7 @@ const UPSTREAM: [&str; 2] = ["aaq-controller", "aaq_controller"];
 impl State {
     /// The status of a quota was written. If not by this controller, that is noted.
     pub(super) fn on_status_seen(&mut self, id: QuotaId, meta: &ObjectMeta, now: Moment) {
-        if !self.leading || self.is_status_right(id) || !self.is_contest_to_be_told(id, now) {
+        if !self.is_leading() || self.is_status_right(id) || !self.is_contest_to_be_told(id, now) {
             return;
         }
         let by = match other_writer(meta) {
@@ -56,23 +54,14 @@ impl State {
         self.announce_quota(id, reasons::STATUS_CONTESTED, message);
     }
 
-    /// Another client removed the gate of a pod that waited for room in these quotas.
-    pub(super) fn on_gate_removed(&mut self, record: &PodRecord, quotas: &[QuotaId], now: Moment) {
-        let Some(first) = quotas.first().copied() else { return };
-        // Another leader may have released it.
-        let is_kept = |place| self.foreign_charges.is_kept(place);
-        let may_be_theirs = quotas.iter().any(|id| is_kept(Place::Quota(*id)))
-            || record.ownership.is_some() && is_kept(Place::Anywhere);
-        if !self.leading || may_be_theirs {
-            return;
-        }
+    /// Another client removed the gate of a pod that waited for room in the quota.
+    pub(super) fn on_gate_removed(&mut self, quota: QuotaId, pod: &str, now: Moment) {
         self.stats.released_by_others += 1;
-        if let Some(times) = self.contests.gate_removed(first, now) {
+        if let Some(times) = self.contests.gate_removed(quota, now) {
             let message = format!(
-                "pod {} was let go by another client before there was room for it, the {times}. time lately; it is counted",
-                record.name
+                "pod {pod} was let go by another client before there was room for it, the {times}. time lately; it is counted"
             );
-            self.announce_quota(first, reasons::GATE_REMOVED, message);
+            self.announce_quota(quota, reasons::GATE_REMOVED, message);
         }
     }
 

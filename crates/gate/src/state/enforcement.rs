@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_engine::{CompiledQuota, QuotaKind, StatusTarget, claims_uncounted};
-use sluice_index::{NamespaceId, QuotaRecord};
+use sluice_index::NamespaceId;
 
 use super::State;
 use crate::action::Record;
@@ -18,26 +17,6 @@ impl State {
             self.cluster.claimed_resources = extended;
             self.restate_quotas();
         }
-    }
-
-    /// The target with what is told of pods and claims that the quota does not limit.
-    pub(super) fn with_unenforced(
-        &self,
-        kind: QuotaKind,
-        quota: &QuotaRecord,
-        compiled: &CompiledQuota,
-        mut target: StatusTarget,
-    ) -> StatusTarget {
-        let ungated = match kind {
-            QuotaKind::Namespace => self.cluster.unenforced(quota, compiled),
-            QuotaKind::Cluster => self.cluster.unenforced_in_cluster(quota, compiled),
-        };
-        target.unenforced = ungated.or_else(|| self.unenforced_while_paused(kind, quota, compiled));
-        if let Some(told) = claims_uncounted(kind, compiled, &self.cluster.claimed_resources) {
-            let separator = if target.uncounted.is_empty() { "" } else { "; " };
-            target.uncounted = format!("{}{separator}{told}", target.uncounted);
-        }
-        target
     }
 
     /// Pods of the namespace are gated from now on, or no more: its quotas say so.
@@ -306,11 +285,15 @@ mod tests {
         });
         state.apply_cluster_quota(&serde_json::from_value(quota).unwrap(), AT);
         let id = state.cluster.quotas.find_cluster("q").unwrap();
-        let told = |state: &State| state.status_of(id).unwrap().unenforced;
+        let told = |state: &State| state.accounts.status_of(&state.cluster, id).unwrap().unenforced;
         let message = told(&state).unwrap().message;
         assert!(message.contains(" of 2 of 3 selected namespaces, "), "{message}");
         assert!(message.contains(": a, b: "), "in the order of names: {message}");
-        assert_eq!(state.record_of(id).unwrap().unenforced, None, "the charge is no place for words");
+        assert_eq!(
+            state.accounts.record_of(&state.cluster, id).unwrap().unenforced,
+            None,
+            "the charge is no place for words"
+        );
         state.take_changed_clusters();
         for name in ["a", "b"] {
             see_namespace(&mut state, name, &json!({ "gated": "" }));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{ClassId, PodId, Reason, ShareId, Uid};
+use sluice_engine::{PodId, Uid};
 use sluice_index::NamespaceId;
 
 use super::State;
@@ -14,15 +14,6 @@ use crate::parts::events::{LOOKS, Text, Turn};
 use crate::stage::Stage;
 
 impl State {
-    /// The reason for holding the class is another one: events say so about its first pods. The rest of a long queue has
-    /// news when it is its turn to have any.
-    pub(super) fn on_class_held(&mut self, class: ClassId, now: Moment) {
-        let Some(class) = self.stages.queue().class(class) else { return };
-        for pod in class.pods().take(self.cluster.config.notified_pods) {
-            self.events.news(pod, now);
-        }
-    }
-
     /// The events to write now.
     pub(super) fn plan_events(&mut self, now: Moment) -> Vec<GateEvent> {
         let mut events = Vec::new();
@@ -40,7 +31,8 @@ impl State {
     fn plan_pod_event(&mut self, namespace: NamespaceId, id: PodId, now: Moment) -> Option<GateEvent> {
         let text = self.text_about(id).map(|text| self.text_about_held(id, text));
         // A pod that waits and has no reason was not looked at yet.
-        let is_open = matches!(self.stages.get(id), Stage::Waiting(_)) && !self.has_pause(namespace);
+        let is_open =
+            matches!(self.accounts.stage(id), Stage::Waiting(_)) && !self.accounts.has_pause(namespace);
         let text = text.filter(|_| self.cluster.namespaces.get(namespace).is_some());
         let is_written = self.events.write_about(namespace, id, text.as_ref(), is_open, now);
         let text = text.filter(|_| is_written)?;
@@ -53,7 +45,7 @@ impl State {
 
     /// The VM that does not start because its pod is held is told so, and so is what it was made from.
     fn tell_machine_of(&mut self, id: PodId, pod: &str, (reason, message): &Text) {
-        let is_held = matches!(self.stages.get(id), Stage::Waiting(_) | Stage::Stuck(_));
+        let is_held = matches!(self.accounts.stage(id), Stage::Waiting(_) | Stage::Stuck(_));
         let Some(record) =
             self.cluster.pods.get(id).filter(|record| is_held && self.cluster.is_launcher(record))
         else {
@@ -91,19 +83,11 @@ impl State {
 
     /// What an event about the pod says as things are: the short form of its explanation.
     fn text_about(&self, id: PodId) -> Option<Text> {
-        if let Stage::Waiting(class) = self.stages.get(id) {
+        if let Stage::Waiting(class) = self.accounts.stage(id) {
             // Not looked at yet: what is in its way now may be gone when it is.
-            self.stages.queue().class(*class)?.reason()?;
+            self.accounts.queue().class(*class)?.reason()?;
         }
-        let most = MOST_BYTES - if self.targets.is_late(id) { TARGET_HELD_BYTES } else { 0 };
+        let most = MOST_BYTES - if self.accounts.is_late_target(id) { TARGET_HELD_BYTES } else { 0 };
         self.pod_explanation(id)?.event(most)
-    }
-
-    /// Why there is no room for a pod of a namespace.
-    pub(super) fn text_about_lack(&self, reason: &Reason, share: ShareId) -> Option<Text> {
-        let obstacle = self.obstacle_of(reason, share)?;
-        // What runs may take less than before, so nothing is said of how it could never be.
-        let reason = if obstacle.never() { reasons::EXCEEDED } else { obstacle.reason() };
-        Some((reason, obstacle.sentence()))
     }
 }

@@ -1,18 +1,18 @@
 //! Explains pods: what holds them, and who goes before them. Reads the state and changes nothing.
 
-mod quota;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_engine::{Amount, ClassId, PodId, QuotaId, QuotaKind, Reason, ShareId};
+use sluice_engine::{Amount, ClassId, PodId, QuotaId, QuotaKind, StatusTarget};
 use sluice_index::{NamespaceId, PodRecord};
 
 use super::State;
-use super::machines::unknown_text;
+use crate::accounts::unknown_text;
 use crate::config::Moment;
-use crate::explain::{Ahead, Explanation, Lack, Obstacle, PodExplanation, QuotaName, Subject, Verdict, Wait};
+use crate::explain::{Ahead, Explanation, Obstacle, PodExplanation, QuotaName, Subject, Verdict, Wait};
 use crate::stage::{Stage, Stuck};
+
+mod quota;
 
 /// So many pods are named that go before another one.
 const NAMED: usize = 3;
@@ -27,12 +27,17 @@ impl State {
         self.lead(now);
         for _ in 0..ROUNDS {
             drop(self.plan(now));
-            let is_settled =
-                self.leading && self.reclassification.is_idle() && self.repricing.are_appraised();
-            if is_settled && !self.stages.queue().has_news() {
+            let is_settled = self.is_leading() && self.accounts.is_settled();
+            if is_settled && !self.accounts.queue().has_news() {
                 break;
             }
         }
+    }
+
+    /// The status that a quota should have but for what it does not enforce; `None` as long as its sums are not complete.
+    #[must_use]
+    pub fn amounts_of(&self, id: QuotaId) -> Option<StatusTarget> {
+        self.accounts.amounts_of(&self.cluster, id)
     }
 
     /// Explains a subject; `None`: nothing is known of such an object.
@@ -59,7 +64,7 @@ impl State {
     #[must_use]
     pub fn held_pods(&self) -> Vec<PodExplanation> {
         let mut held: Vec<PodExplanation> =
-            self.stages.held().filter_map(|id| self.pod_explanation(id)).collect();
+            self.accounts.held().filter_map(|id| self.pod_explanation(id)).collect();
         held.sort_by(|one, other| {
             (one.since, &one.namespace, &one.name).cmp(&(other.since, &other.namespace, &other.name))
         });
@@ -81,9 +86,9 @@ impl State {
     }
 
     fn verdict(&self, id: PodId, record: &PodRecord) -> Verdict {
-        let pause = self.pauses.of(record.namespace).map(|(_, pause)| pause.until.to_string());
+        let pause = self.accounts.pause_end(record.namespace).map(|until| until.to_string());
         let refused = || self.releases.refusal(id).map(|why| Verdict::Refused(why.to_owned()));
-        match self.stages.get(id) {
+        match self.accounts.stage(id) {
             Stage::Foreign => Verdict::OtherGates,
             Stage::Counted { .. } if record.is_over() => Verdict::Over,
             Stage::Counted { .. } => {
@@ -92,7 +97,7 @@ impl State {
             Stage::Assumed { .. } => refused().unwrap_or(Verdict::Going),
             Stage::Free { .. } => {
                 let is_targeted = self.cluster.namespaces.is_targeted(record.namespace) == Some(true);
-                let is_free = if is_targeted && !self.is_exempt(record) {
+                let is_free = if is_targeted && !self.accounts.is_exempt(&self.cluster, record) {
                     Verdict::Going
                 } else {
                     Verdict::NotTargeted
@@ -101,7 +106,7 @@ impl State {
             }
             Stage::Waiting(class) => match pause {
                 Some(until) => Verdict::Paused(until),
-                None => match self.obstacles(*class) {
+                None => match self.accounts.obstacles(&self.cluster, *class) {
                     obstacles if obstacles.is_empty() => Verdict::Pending,
                     obstacles => Verdict::NoRoom(obstacles),
                 },
@@ -111,9 +116,10 @@ impl State {
                 Some(until) => Verdict::Paused(until),
                 None => Verdict::InvalidQuota(self.cluster.invalid_message(*quota)),
             },
-            Stage::Stuck(Stuck::Evaluating) => {
-                self.text_about_evaluation(id).map_or(Verdict::Pending, Verdict::NotEvaluated)
-            }
+            Stage::Stuck(Stuck::Evaluating) => self
+                .accounts
+                .text_about_evaluation(&self.cluster, id)
+                .map_or(Verdict::Pending, Verdict::NotEvaluated),
             Stage::Stuck(Stuck::Machine(unknown)) => Verdict::UnknownMachine(unknown_text(unknown)),
             Stage::Stuck(Stuck::Terminating) => Verdict::Terminating,
             Stage::Stuck(Stuck::BackingOff | Stuck::UnknownNamespace) => {
@@ -132,59 +138,23 @@ impl State {
     }
 
     fn quotas_of(&self, id: PodId) -> Vec<QuotaId> {
-        match self.stages.get(id) {
+        match self.accounts.stage(id) {
             Stage::Waiting(class) => {
-                self.stages.queue().class(*class).map(|class| class.quotas().to_vec()).unwrap_or_default()
+                self.accounts.queue().class(*class).map(|class| class.quotas().to_vec()).unwrap_or_default()
             }
             Stage::Assumed { quotas, .. } | Stage::Counted { quotas, .. } => quotas.to_vec(),
             Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => Vec::new(),
         }
     }
 
-    /// What is in the way of a class, by the names of quotas: their handles are another process's others.
-    pub(super) fn obstacles(&self, class: ClassId) -> Vec<Obstacle> {
-        let Some(share) = self.stages.queue().class(class).map(|class| class.quotas().share()) else {
-            return Vec::new();
-        };
-        let reasons = self.stages.queue().obstacles(class);
-        let mut obstacles: Vec<Obstacle> =
-            reasons.iter().filter_map(|reason| self.obstacle_of(reason, share)).collect();
-        obstacles.sort_by_cached_key(|it| (it.quota.kind == QuotaKind::Cluster, Arc::clone(&it.quota.name)));
-        obstacles
-    }
-
-    /// What the queue has found, for pods of a namespace.
-    pub(super) fn obstacle_of(&self, reason: &Reason, share: ShareId) -> Option<Obstacle> {
-        let quota = self.cluster.quotas.get(reason.quota)?;
-        let compiled = quota.compiled.as_ref().ok()?;
-        // It may have gone since the queue was looked at, and its handle may be another pod's.
-        let waits = |pod: &PodId| matches!(self.stages.get(*pod), Stage::Waiting(_));
-        // A tenant is told nothing of another one's pods.
-        let is_of_the_same = |pod: &&PodRecord| pod.namespace.share() == share;
-        let own =
-            reason.behind.filter(waits).and_then(|pod| self.cluster.pods.get(pod)).filter(is_of_the_same);
-        let lack = match (reason.behind, own) {
-            (None, _) => Lack::Exceeded,
-            (Some(_), Some(pod)) => Lack::KeptForOwn(pod.name.clone()),
-            (Some(_), None) => Lack::KeptForOther,
-        };
-        let name = self.cluster.quota_name(reason.quota)?;
-        Some(Obstacle::of(name, compiled, reason, lack, |excess| {
-            let queue = self.stages.queue();
-            let shares = queue.shares(reason.quota)?;
-            let lines = queue.ledger(reason.quota)?.lines().iter();
-            let mut own = lines.zip(shares.get(share)).filter(|(line, _)| line.resource == excess.resource);
-            Some(own.next().map_or(Amount::ZERO, |(_, amount)| *amount))
-        }))
-    }
-
     /// The place of a pod among those of its namespace that wait for one of the quotas that have no room for it.
     fn wait_of(&self, id: PodId, explanation: &PodExplanation) -> Option<Wait> {
-        let (Stage::Waiting(class), Verdict::NoRoom(obstacles)) = (self.stages.get(id), &explanation.verdict)
+        let (Stage::Waiting(class), Verdict::NoRoom(obstacles)) =
+            (self.accounts.stage(id), &explanation.verdict)
         else {
             return None;
         };
-        let own = self.stages.queue().class(*class).filter(|class| class.could_fit())?;
+        let own = self.accounts.queue().class(*class).filter(|class| class.could_fit())?;
         let namespace = self.cluster.pods.get(id)?.namespace;
         let short: BTreeSet<QuotaId> = own
             .quotas()
@@ -210,13 +180,13 @@ impl State {
         let pods = self.cluster.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
         let classes: BTreeSet<ClassId> = pods
             .iter()
-            .filter_map(
-                |pod| if let Stage::Waiting(class) = self.stages.get(*pod) { Some(*class) } else { None },
-            )
+            .filter_map(|pod| {
+                if let Stage::Waiting(class) = self.accounts.stage(*pod) { Some(*class) } else { None }
+            })
             .collect();
         let mut line = Vec::new();
         for id in classes {
-            let Some(class) = self.stages.queue().class(id).filter(|class| class.could_fit()) else {
+            let Some(class) = self.accounts.queue().class(id).filter(|class| class.could_fit()) else {
                 continue;
             };
             if class.quotas().iter().any(|quota| quotas.contains(quota)) {
@@ -229,7 +199,7 @@ impl State {
 
     fn ahead(&self, pod: PodId, class: ClassId, obstacles: &[Obstacle]) -> Option<Ahead> {
         let record = self.cluster.pods.get(pod)?;
-        let charge = self.stages.queue().class(class)?.charge();
+        let charge = self.accounts.queue().class(class)?.charge();
         let keys = obstacles.iter().flat_map(|obstacle| &obstacle.keys);
         let mut needs: Vec<_> = keys
             .filter_map(|key| {

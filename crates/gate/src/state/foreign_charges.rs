@@ -1,16 +1,9 @@
-//! Keeps room for what other leaders have charged (`docs/protocols.md`, *Take-over*).
+//! Notices what other leaders have charged (`docs/protocols.md`, *Take-over*).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-use sluice_engine::{Amount, Charge, PodId, Quantity, QuotaId, Resource};
+use sluice_engine::QuotaId;
 
 use super::State;
-use crate::action::Action;
-use crate::cluster::machines::Owner;
 use crate::config::Moment;
-use crate::parts::foreign_charges::Place;
-use crate::stage::Stage;
 
 impl State {
     /// Keeps the room of a charge that another leader has made since `before` was recorded. A record without a new charge
@@ -18,7 +11,7 @@ impl State {
     pub(super) fn on_charges_seen(&mut self, id: QuotaId, before: i64, now: Moment) {
         let Some(quota) = self.cluster.quotas.get(id) else { return };
         let charges = quota.recorded.charges;
-        if !self.leading || charges == before || self.writes.made(charges) {
+        if !self.is_leading() || charges == before || self.writes.made(charges) {
             return;
         }
         self.on_foreign_charge(id, now);
@@ -27,137 +20,14 @@ impl State {
     /// There is another leader, or what it may have recorded is lost.
     pub(super) fn on_foreign_charge(&mut self, id: QuotaId, now: Moment) {
         let undone = self.writes.overtake(id);
-        self.revert_decisions(&undone, now);
-        self.reserve_in_flight(id, now);
-        // It may have given away the room of a pod whose end is not seen here yet. So nothing that ends makes room until
-        // its requests are dead.
-        self.stages.queue_mut().freeze(id);
-        self.stages.on_freeze(id);
-        self.keep_foreign_charges(id, now);
+        self.accounts.revert_decisions(&self.cluster, &undone, now);
+        self.keep_recorded(id, now);
+        self.accounts.freeze(&self.cluster, id, now);
     }
 
     /// Keeps what a quota's status holds above the pods' sums, for a while.
-    pub(super) fn reserve_in_flight(&mut self, id: QuotaId, now: Moment) {
-        if self.reclassification.defer_foreign_charges(id) {
-            return;
-        }
-        let Some(recorded) = self.recorded_amounts(id) else { return };
-        let unrecorded = self.unrecorded_charges(id);
-        let unrecorded: Vec<&Charge> = unrecorded.iter().map(|charge| &**charge).collect();
-        if self.stages.queue_mut().reserve_in_flight(id, recorded, &unrecorded) {
-            self.keep_foreign_charges(id, now);
-        }
-    }
-
-    /// Whether the quota's record says that at least what is claimed is used.
-    pub(super) fn is_recorded(&self, id: QuotaId) -> bool {
-        let (Some(quota), Some(ledger)) = (self.cluster.quotas.get(id), self.stages.queue().ledger(id))
-        else {
-            return false;
-        };
-        let Some(recorded) = self.recorded_amounts(id).filter(|_| !quota.is_record_lost()) else {
-            return false;
-        };
-        let of = |resource: &Resource| recorded.iter().find(|(recorded, _)| recorded == resource);
-        ledger.lines().iter().all(|line| of(&line.resource).is_some_and(|(_, amount)| *amount >= line.used()))
-    }
-
-    /// What the quota's record says is used. If that is lost, it may have said anything up to the limits.
-    fn recorded_amounts(&self, id: QuotaId) -> Option<Vec<(Resource, Amount)>> {
-        let quota = self.cluster.quotas.get(id)?;
-        if quota.is_record_lost() {
-            let lines = self.stages.queue().ledger(id)?.lines();
-            return Some(lines.iter().map(|line| (line.resource.clone(), line.hard)).collect());
-        }
-        let readable =
-            |(key, used): (&str, Option<Quantity>)| Some((Resource::from_quota_key(key), used?.into()));
-        Some(quota.recorded.used.iter().filter_map(readable).collect())
-    }
-
-    /// What this process has claimed of the quota and not recorded.
-    fn unrecorded_charges(&mut self, id: QuotaId) -> Vec<Arc<Charge>> {
-        let (mut unrecorded, mut ungranted) = (Vec::new(), BTreeSet::new());
-        let mut grown = BTreeSet::new();
-        let mut owned: BTreeMap<Arc<Owner>, Vec<PodId>> = BTreeMap::new();
-        for (pod, decision) in self.writes.unrecorded(id) {
-            if let Some(owner) = self.machine_growth.charged_by(decision) {
-                let growth = self.machine_growth.wanted(owner).zip(self.machine_growth.granted(owner));
-                let more = growth.map(|(wanted, granted)| Arc::new(wanted.above(granted)));
-                unrecorded.extend(more.filter(|_| grown.insert(owner.clone())));
-                continue;
-            }
-            match self.stages.get(pod) {
-                Stage::Assumed { charge, serial, .. } if *serial == decision => {
-                    match self.stages.owners().owner_of(pod) {
-                        Some(owner) => owned.entry(Arc::clone(owner)).or_default().push(pod),
-                        None => unrecorded.push(Arc::clone(charge)),
-                    }
-                }
-                _ if ungranted.insert(pod) => unrecorded.extend(self.ungranted(pod, id).map(Arc::new)),
-                _ => {}
-            }
-        }
-        for (owner, pods) in owned {
-            let rest = self.stages.taken_without(&owner, id, &pods).total();
-            unrecorded.push(Arc::new(self.stages.taken(&owner, id).total().above(&rest)));
-        }
-        unrecorded
-    }
-
-    /// What is held for updates of the pod in the quota and was not allowed yet.
-    fn ungranted(&mut self, id: PodId, quota: QuotaId) -> Option<Charge> {
-        let granted = self.pod_growth.granted(&id)?.clone();
-        let held = self.admissions.held(id)?.get(&quota)?.clone();
-        let namespace = self.cluster.pods.get(id)?.namespace;
-        let granted = self.parts_of(id, namespace, &granted)?;
-        Some(granted.get(&quota).map_or_else(|| held.clone(), |granted| held.above(granted)))
-    }
-
-    pub(super) fn keep_foreign_charges(&mut self, id: QuotaId, now: Moment) {
-        self.foreign_charges.keep_until(Place::Quota(id), self.dead_ms(now));
-    }
-
-    /// Whatever is kept in doubt is kept for as long as what other leaders have recorded.
-    pub(super) fn keep_what_is_doubted(&mut self, now: Moment) {
-        for id in self.stages.take_kept_in() {
-            self.keep_foreign_charges(id, now);
-        }
-    }
-
-    /// There was another leader until now.
-    pub(super) fn doubt(&mut self, now: Moment) {
-        self.stages.doubt();
-        self.foreign_charges.keep_until(Place::Anywhere, self.dead_ms(now));
-    }
-
-    /// When requests that another leader makes now can be under way no more.
-    const fn dead_ms(&self, now: Moment) -> u64 {
-        now.mono_ms.saturating_add(self.cluster.config.in_flight_grace_ms)
-    }
-
-    pub(super) fn plan_catching_up(&mut self) -> Option<Action> {
-        self.foreign_charges.begin_catching_up().then_some(Action::CatchUp)
-    }
-
-    /// Whatever other leaders have done is seen.
-    pub(super) fn on_caught_up(&mut self, now: Moment) {
-        self.keep_what_is_doubted(now);
-        for place in self.foreign_charges.caught_up() {
-            match place {
-                // Pods without an answer may take any part of what the predecessor has recorded.
-                Place::Quota(id) if self.has_unanswered(id) => self.keep_foreign_charges(id, now),
-                Place::Quota(id) => self.forget_in_flight(id),
-                Place::Anywhere => self.stages.end_doubt(),
-            }
-        }
-    }
-
-    fn forget_in_flight(&mut self, id: QuotaId) {
-        let was_frozen = self.stages.queue().is_frozen(id);
-        self.stages.queue_mut().forget_in_flight(id);
-        if was_frozen {
-            self.stages.on_freeze(id);
-        }
-        self.writes.mark(id);
+    pub(super) fn keep_recorded(&mut self, id: QuotaId, now: Moment) {
+        let unrecorded = self.writes.unrecorded(id);
+        self.accounts.reserve_in_flight(&self.cluster, id, &unrecorded, now);
     }
 }

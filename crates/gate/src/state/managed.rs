@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_engine::{CountedBy, ManagedStatus, QuotaId, QuotaKind, StatusTarget, status_target};
+use sluice_engine::ManagedStatus;
 use sluice_index::Key;
 
 use super::State;
@@ -31,42 +31,6 @@ impl State {
         let is_changed =
             |name: &&Arc<str>| before.get(*name) != now.and_then(|namespaces| namespaces.get(*name));
         self.cluster.quotas.note_changed_namespaces(id, names.into_iter().filter(is_changed).cloned());
-    }
-
-    /// The status that a quota should have; `None` as long as its sums are not complete.
-    pub fn status_of(&self, id: QuotaId) -> Option<StatusTarget> {
-        let target = self.amounts_of(id)?;
-        let (quota, compiled) = (self.cluster.quotas.get(id)?, self.complete(id)?);
-        let kind = if quota.cluster().is_some() { QuotaKind::Cluster } else { QuotaKind::Namespace };
-        Some(self.with_unenforced(kind, quota, compiled, target))
-    }
-
-    /// As [`Self::status_of`], but for what the quota does not enforce: that looks at each namespace of a cluster quota.
-    pub fn amounts_of(&self, id: QuotaId) -> Option<StatusTarget> {
-        let (quota, compiled, ledger) =
-            (self.cluster.quotas.get(id)?, self.complete(id)?, self.stages.queue().ledger(id)?);
-        let (none, own);
-        let (kind, managed) = if quota.cluster().is_some() {
-            none = ManagedStatus::default();
-            (QuotaKind::Cluster, self.cluster.managed_status_of_cluster(quota).unwrap_or(&none))
-        } else {
-            own = self.cluster.managed_status(quota, compiled);
-            (QuotaKind::Namespace, &own)
-        };
-        Some(status_target(kind, compiled, ledger, managed, self.counted_by()))
-    }
-
-    fn counted_by(&self) -> CountedBy {
-        CountedBy { machines: self.cluster.machines.counted_by(), evaluators: self.evaluations.is_on() }
-    }
-
-    /// What is to be recorded of a quota: its status, or what pods take of a cluster quota; `None` as [`Self::status_of`].
-    pub(super) fn record_of(&self, id: QuotaId) -> Option<StatusTarget> {
-        let quota = self.cluster.quotas.get(id)?;
-        let (compiled, ledger) = (self.complete(id)?, self.stages.queue().ledger(id)?);
-        let managed = self.cluster.managed_status(quota, compiled);
-        let target = status_target(QuotaKind::Namespace, compiled, ledger, &managed, self.counted_by());
-        Some(self.with_unenforced(QuotaKind::Namespace, quota, compiled, target))
     }
 }
 
@@ -182,7 +146,7 @@ mod tests {
         assert_eq!(state.take_changed_namespaces(id, false).unwrap(), ["b".into()].into());
         let each = vec!["pods=0".into(), "pods=0 services=3".into()];
         assert_eq!(shown(&state), ("pods=0 services=3".into(), each, String::new()));
-        assert_eq!(state.record_of(id).unwrap().used.len(), 1, "what pods take");
+        assert_eq!(state.accounts.record_of(&state.cluster, id).unwrap().used.len(), 1, "what pods take");
         state.set_managed_status(&key, Some(ManagedStatus { trouble: Some("why".into()), ..told }));
         assert!(state.take_changed_clusters().contains(&id));
         assert!(state.take_changed_namespaces(id, false).unwrap().is_empty());

@@ -9,61 +9,25 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sluice_engine::{PodId, QuotaId, QuotaSet};
+use sluice_engine::QuotaId;
 use sluice_index::{ArqWire, NamespaceId, Source};
 use smallvec::SmallVec;
 
 use super::{State, uid_of};
 use crate::action::{Action, Answer};
 use crate::config::Moment;
-use crate::parts::confirmations::Decisions;
-use crate::parts::quota_checks::Listed;
-use crate::stage::Stage;
+use crate::orders::{Decision, Decisions, Listed};
 
 /// A list of all quotas is no dearer than a list for each of some namespaces if
 /// there are not more quotas than this for each.
 const QUOTAS_PER_LIST: usize = 4;
 
 impl State {
-    /// The lists that have to confirm that a pod that is charged to these quotas is not to be charged to others.
-    pub(super) fn lists_to_await(&self, quotas: &QuotaSet) -> SmallVec<[Listed; 2]> {
-        let is_of_namespace =
-            |id: &QuotaId| self.cluster.quotas.get(*id).is_some_and(|quota| quota.namespace().is_some());
-        let mut lists = SmallVec::new();
-        if !quotas.iter().any(is_of_namespace) {
-            lists.push(Listed::Namespace(NamespaceId::of_share(quotas.share())));
-        }
-        if self.cluster.quotas.are_cluster_quotas_allowed() {
-            lists.push(Listed::Cluster);
-        }
-        lists
-    }
-
-    /// A pod that is not targeted, or that no quota is about, waits for lists that confirm that: for those that matter now,
-    /// for it may have found its stage before this process led, and before cluster quotas were allowed or after.
-    pub(super) fn await_lists(&mut self, id: PodId) {
-        if !matches!(self.stages.get(id), Stage::Free { awaited: 1.., .. }) {
-            return;
-        }
-        let Some(namespace) = self.cluster.pods.get(id).map(|pod| pod.namespace) else { return };
-        let serial = self.stages.next_serial();
-        if self.cluster.namespaces.is_targeted(namespace) == Some(false) {
-            self.stages.place(id, Stage::Free { awaited: 1, serial });
-            return self.checks.wait(Listed::Targets, (id, serial));
-        }
-        let is_allowed = self.cluster.quotas.are_cluster_quotas_allowed();
-        self.stages.place(id, Stage::Free { awaited: 1 + u32::from(is_allowed), serial });
-        self.checks.wait(Listed::Namespace(namespace), (id, serial));
-        if is_allowed {
-            self.checks.wait(Listed::Cluster, (id, serial));
-        }
-    }
-
     pub(super) fn plan_checks(&mut self, now: Moment) -> Vec<Action> {
         let mut actions = Vec::new();
-        let reclassification = &self.reclassification;
+        let accounts = &self.accounts;
         // A namespace is requested again when it is not paused any more.
-        let is_put_off = |listed| matches!(listed, Listed::Namespace(id) if reclassification.is_paused(id));
+        let is_put_off = |listed| matches!(listed, Listed::Namespace(id) if accounts.is_paused(id));
         let mut namespaces = Vec::new();
         for listed in self.checks.begin_wanted(now, is_put_off) {
             match listed {
@@ -106,8 +70,8 @@ impl State {
             Answer::Busy(after) => after,
             Answer::Stale(_) | Answer::Refused(_) | Answer::Unknown(_) => None,
         };
-        let stages = &self.stages;
-        let is_waited_for = |(pod, serial): &(PodId, u64)| stages.is_awaiting(*pod, *serial);
+        let accounts = &self.accounts;
+        let is_waited_for = |decision: &Decision| accounts.is_awaiting(*decision);
         for listed in lists {
             self.checks.failed(*listed, after, is_waited_for, now);
         }
@@ -117,15 +81,12 @@ impl State {
     /// Whatever was in the list is applied: what was decided before it and still stands, stands.
     pub(super) fn on_checked(&mut self, listed: Listed) {
         let confirmed = self.checks.succeeded(listed);
-        self.on_charges_confirmed(confirmed);
+        self.accounts.on_charges_confirmed(&self.cluster, confirmed);
     }
 
     /// Decisions that charge this quota and that no list of cluster quotas has confirmed yet.
     pub(super) fn unlisted_decisions(&self, id: QuotaId) -> Decisions {
-        let is_charged = |(pod, serial): &(PodId, u64)| match self.stages.get(*pod) {
-            Stage::Assumed { quotas, serial: current, .. } => current == serial && quotas.contains(&id),
-            _ => false,
-        };
+        let is_charged = |decision: &Decision| self.accounts.charges(*decision, id);
         self.checks.unlisted(Listed::Cluster).into_iter().filter(is_charged).collect()
     }
 }

@@ -1,20 +1,18 @@
 //! Applies watch events of quotas.
 //!
 //! A changed limit goes this way: [`State::see_quota`] → [`State::on_limits_changed`], where the ledger takes over the
-//! limits, decisions that are not recorded are [reverted](State::revert_decisions) and the status is marked for a write. The
+//! limits, decisions that are not recorded are [reverted](crate::accounts::Accounts::revert_decisions) and the status is marked for a write. The
 //! queue then reviews which classes could ever fit, and [`State::plan`] decides again. A quota that counts other things than
 //! before is [another one](State::renew_quotas) to the queue.
 
 use std::collections::BTreeSet;
 
-use sluice_engine::status::enforced;
-use sluice_engine::{Ledger, QuotaId};
+use sluice_engine::QuotaId;
 use sluice_index::{ArqWire, NamespaceId, QuotaChange, Source, Version};
 
 use super::{State, uid_of};
 use crate::config::Moment;
-use crate::parts::foreign_charges::Place;
-use crate::parts::quota_checks::Listed;
+use crate::orders::Listed;
 
 pub(super) fn version(quota: &ArqWire) -> Version {
     Version::parse(quota.metadata.resource_version.as_deref())
@@ -32,7 +30,8 @@ impl State {
             self.forget_quota(id, now);
         }
         let confirmed = self.confirmations.end_list();
-        self.on_charges_confirmed(confirmed);
+        self.accounts.on_charges_confirmed(&self.cluster, confirmed);
+        self.carry_out();
     }
 
     /// A quota was listed; others of the list may follow.
@@ -45,14 +44,16 @@ impl State {
     pub fn apply_watched_quota(&mut self, quota: &ArqWire, now: Moment) {
         self.apply_quota(quota, now);
         let confirmed = self.confirmations.reach(version(quota));
-        self.on_charges_confirmed(confirmed);
+        self.accounts.on_charges_confirmed(&self.cluster, confirmed);
+        self.carry_out();
     }
 
     /// The watch has shown that a quota is deleted, in the order of versions.
     pub fn delete_watched_quota(&mut self, quota: &ArqWire, now: Moment) {
         self.delete_quota(quota, now);
         let confirmed = self.confirmations.reach(version(quota));
-        self.on_charges_confirmed(confirmed);
+        self.accounts.on_charges_confirmed(&self.cluster, confirmed);
+        self.carry_out();
     }
 
     /// A quota was added or modified.
@@ -68,8 +69,8 @@ impl State {
         let before = self.cluster.recorded_charges(wire);
         match self.cluster.quotas.upsert(wire, by, &mut self.cluster.namespaces) {
             QuotaChange::Added(id) => {
-                self.open_ledger(id);
-                self.reclassify_each(self.cluster.namespaces_of(id), now);
+                self.accounts.open_ledger(&self.cluster, id);
+                self.accounts.reclassify_each(&self.cluster, self.cluster.namespaces_of(id), now);
                 self.on_charges_seen(id, before, now);
             }
             QuotaChange::Meaning(id) => {
@@ -87,12 +88,12 @@ impl State {
             }
             QuotaChange::Same => {}
         }
+        self.carry_out();
     }
 
     /// Returns the quota's handle.
     pub(super) fn on_limits_changed(&mut self, id: QuotaId, now: Moment) -> QuotaId {
-        let limits = self.cluster.quotas.get(id).and_then(|quota| quota.compiled.as_ref().ok()).cloned();
-        if !limits.is_some_and(|limits| self.stages.queue_mut().replace_hard(id, enforced(&limits))) {
+        if !self.accounts.replace_limits(&self.cluster, id) {
             return self.on_meaning_changed(id, now);
         }
         let mut undone = self.writes.overtake(id);
@@ -101,7 +102,8 @@ impl State {
             // quota of one namespace does: only the list does that is read before the pods go.
             undone.extend(self.unlisted_decisions(id));
         }
-        self.revert_decisions(&undone, now);
+        self.accounts.revert_decisions(&self.cluster, &undone, now);
+        self.carry_out();
         self.writes.mark(id);
         id
     }
@@ -127,24 +129,19 @@ impl State {
             self.checks.note_gone(Listed::Namespace(namespace), &quota.uid);
         }
         self.drop_quota(id, &namespaces);
-        self.reclassify_each(namespaces, now);
+        self.accounts.reclassify_each(&self.cluster, namespaces, now);
+        self.carry_out();
     }
 
     /// Each of the quotas is another one to the queue, of which nothing is claimed before the pods of its namespaces have
     /// found their stages anew. Returns the new handles.
     pub(super) fn renew_quotas(&mut self, quotas: &[QuotaId], now: Moment) -> Vec<QuotaId> {
-        self.keep_what_is_doubted(now);
+        self.accounts.keep_what_is_doubted(&self.cluster, now);
         let (mut renewed, mut namespaces, mut kept) = (Vec::new(), BTreeSet::new(), Vec::new());
         for old in quotas.iter().copied() {
             let Some(new) = self.cluster.quotas.renew(old, &mut self.cluster.namespaces) else { continue };
-            self.open_ledger(new);
-            if self.stages.queue().is_frozen(old) {
-                self.stages.queue_mut().freeze(new);
-            }
-            let is_kept = self.foreign_charges.is_kept(Place::Quota(old))
-                | self.reclassification.take_foreign_charges(old);
+            let is_kept = self.accounts.rename_quota(&self.cluster, old, new);
             kept.extend(is_kept.then_some(new));
-            self.foreign_charges.rename(Place::Quota(old), Place::Quota(new));
             self.contests.rename(old, new);
             self.writes.rename(old, new, self.cluster.config.charge_spacing_ms);
             // It may be about no namespace that marks it when its pods have had their turn.
@@ -156,40 +153,20 @@ impl State {
         }
         for namespace in &namespaces {
             // The quotas are paused first, so that what is to be kept in them is as well.
-            self.reclassify_later(*namespace, Vec::new());
+            self.accounts.reclassify_later(&self.cluster, *namespace, Vec::new());
         }
         for quota in kept {
-            self.reserve_in_flight(quota, now);
+            self.keep_recorded(quota, now);
         }
-        self.reclassify_each(namespaces, now);
+        self.accounts.reclassify_each(&self.cluster, namespaces, now);
+        self.carry_out();
         renewed
     }
 
-    pub(super) fn open_ledger(&mut self, id: QuotaId) {
-        let Some(quota) = self.cluster.quotas.get(id) else { return };
-        let limits = quota.compiled.as_ref().ok();
-        let ledger = limits.map(|limits| Ledger::new(enforced(limits))).unwrap_or_default();
-        match quota.cluster() {
-            Some(_) => self.stages.queue_mut().open_shared(id, ledger),
-            None => self.stages.queue_mut().open(id, ledger),
-        }
-    }
-
-    /// The quota is no more. [`Self::reclassify_each`] of its namespaces has to follow.
+    /// The quota is no more. The pods of its namespaces have to find their stage anew.
     fn drop_quota(&mut self, id: QuotaId, namespaces: &[NamespaceId]) {
-        self.stages.queue_mut().pause(id);
         self.writes.forget(id);
         self.contests.forget(id);
-        self.foreign_charges.forget(Place::Quota(id));
-        self.reclassification.close(id, namespaces);
-        if !self.reclassification.is_quota_paused(id) {
-            self.close_quota(id);
-        }
-    }
-
-    /// No pod has a claim on the quota any more.
-    pub(super) fn close_quota(&mut self, id: QuotaId) {
-        self.stages.queue_mut().close(id);
-        self.writes.unmark(id);
+        self.accounts.drop_quota(id, namespaces);
     }
 }

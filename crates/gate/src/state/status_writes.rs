@@ -44,8 +44,8 @@ impl State {
         }
         let quota = self.cluster.quotas.get(id)?;
         let name = self.cluster.quota_ref(id)?;
-        let target = self.record_of(id)?;
-        let held = self.held_by(id);
+        let target = self.accounts.record_of(&self.cluster, id)?;
+        let held = self.accounts.held_by(id);
         let object = recorded_in(quota);
         let unenforced = quota.recorded.unenforced.as_deref();
         let unenforced_reason = target.unenforced.as_ref().map(|told| told.reason);
@@ -54,7 +54,7 @@ impl State {
         // leader has charged meanwhile.
         let is_charge = self.writes.has_pending(id);
         let is_new = matches!(object, RecordedIn::NewCharge { .. });
-        let held_told = self.held_told(id);
+        let held_told = self.accounts.held_told(&self.cluster, id);
         let is_right = !is_charge && !is_new && says(quota, &target, held);
         if is_right && tells_of_held(quota, held_told.as_ref()) {
             return None;
@@ -132,7 +132,7 @@ impl State {
                         charged
                     }
                 };
-                self.on_charges_confirmed(confirmed);
+                self.accounts.on_charges_confirmed(&self.cluster, confirmed);
                 if let Some(asked) = asked.filter(|asked| !may_be_gone && !self.is_as_written(asked)) {
                     self.on_status_not_kept(asked.quota, now);
                 }
@@ -144,7 +144,8 @@ impl State {
                 // The limits may be others now: whatever was not charged is decided on again.
                 let mut undone = charged;
                 undone.append(&mut self.writes.take_pending(id));
-                self.revert_decisions(&undone, now);
+                self.accounts.revert_decisions(&self.cluster, &undone, now);
+                self.carry_out();
                 match object {
                     Some(RecordedObject::Quota(wire)) => self.see_quota(&wire, Source::Answer, now),
                     Some(RecordedObject::Charge(_)) if may_be_gone => {}
@@ -161,7 +162,8 @@ impl State {
             failed => {
                 let after = if let Answer::Busy(after) = failed { after } else { None };
                 let again = if overtaken {
-                    self.revert_decisions(&charged, now);
+                    self.accounts.revert_decisions(&self.cluster, &charged, now);
+                    self.carry_out();
                     Vec::new()
                 } else {
                     charged
@@ -183,11 +185,6 @@ impl State {
         }
     }
 
-    /// How many pods wait for the quota, as its status says it.
-    fn held_by(&self, id: QuotaId) -> i64 {
-        i64::try_from(self.stages.queue().held(id)).unwrap_or(i64::MAX)
-    }
-
     /// Whether the quota's record is what was asked for. What is created records nothing.
     fn is_as_written(&self, asked: &Record) -> bool {
         let quota = self
@@ -201,8 +198,8 @@ impl State {
     /// Whether the status says what it should; that of a quota whose sums are not complete may say anything.
     pub(super) fn is_status_right(&self, id: QuotaId) -> bool {
         let Some(quota) = self.cluster.quotas.get(id) else { return true };
-        let Some(target) = self.record_of(id) else { return true };
-        says(quota, &target, self.held_by(id))
+        let Some(target) = self.accounts.record_of(&self.cluster, id) else { return true };
+        says(quota, &target, self.accounts.held_by(id))
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_engine::{Amount, Claim, Format, PodId, Quantity, QuotaId, Resource};
+use sluice_engine::{Amount, Claim, Format, Quantity, QuotaId, Resource};
 use sluice_index::NamespaceId;
 
-use crate::explain::{HeldTold, Lack, Line, Obstacle, QuotaExplanation, Taker};
+use crate::explain::{Line, Obstacle, QuotaExplanation, Taker};
 use crate::stage::Stage;
 use crate::state::State;
 
@@ -24,7 +24,7 @@ impl State {
             Some(namespace) => Arc::clone(&self.cluster.namespaces.get(namespace)?.name),
             None => Arc::from(""),
         };
-        let target = self.status_of(id);
+        let target = self.accounts.status_of(&self.cluster, id);
         let lines =
             target.as_ref().map(|target| self.lines(id, &target.hard, &target.used)).unwrap_or_default();
         let told = target.into_iter().flat_map(|target| {
@@ -35,8 +35,8 @@ impl State {
             namespace,
             quota: name,
             lines,
-            held: self.stages.queue().held(id),
-            oldest: self.oldest(id).map(|(since, _, name)| (since, name)),
+            held: self.accounts.queue().held(id),
+            oldest: self.accounts.oldest(&self.cluster, id).map(|(since, _, name)| (since, name)),
             takers: Vec::new(),
             others: None,
             invalid: record.compiled.is_err().then(|| self.cluster.invalid_message(id)),
@@ -54,7 +54,7 @@ impl State {
     }
 
     fn lines(&self, id: QuotaId, hard: &[(String, Quantity)], used: &[(String, Quantity)]) -> Vec<Line> {
-        let Some(ledger) = self.stages.queue().ledger(id) else { return Vec::new() };
+        let Some(ledger) = self.accounts.queue().ledger(id) else { return Vec::new() };
         let lines = hard.iter().filter_map(|(key, limit)| {
             let (_, used) = used.iter().find(|(known, _)| known == key)?;
             let line = ledger.line(&Resource::from_quota_key(key));
@@ -70,40 +70,6 @@ impl State {
             })
         });
         lines.collect()
-    }
-
-    /// Of the pods that wait for the quota the one that was created first: of equal ones the first by name, whichever
-    /// process looks.
-    fn oldest(&self, id: QuotaId) -> Option<(i64, PodId, String)> {
-        let (since, pod) = self.stages.queue().oldest(id)?;
-        let record = self.cluster.pods.get(pod)?;
-        let is_of_cluster = self.cluster.quotas.get(id)?.cluster().is_some();
-        let namespace = &self.cluster.namespaces.get(record.namespace)?.name;
-        let name =
-            if is_of_cluster { format!("{namespace}/{}", record.name) } else { record.name.to_string() };
-        Some((since, pod, name))
-    }
-
-    /// What the condition `PodsHeld` of a quota says; `None`: no pod waits for it.
-    pub(crate) fn held_told(&self, id: QuotaId) -> Option<HeldTold> {
-        let held = self.stages.queue().held(id);
-        let (since, pod, name) = self.oldest(id)?;
-        let name_of = self.cluster.quota_name(id)?;
-        let why = match self.stages.get(pod) {
-            Stage::Waiting(class) => {
-                let obstacles = self.obstacles(*class);
-                obstacles.iter().find(|it| it.quota == name_of).map(lacks)
-            }
-            _ => None,
-        };
-        let why = why.unwrap_or_else(|| "this quota has room for it".to_owned());
-        let pods = if held == 1 { "1 pod waits".to_owned() } else { format!("{held} pods wait") };
-        let message = crate::explain::words::fit(
-            &[format!("{pods}, the oldest is {name}: {why}")],
-            crate::explain::words::MOST_BYTES,
-            "",
-        );
-        Some(HeldTold { since, message })
     }
 
     /// Who takes most of the first key of an obstacle, in a namespace.
@@ -124,14 +90,13 @@ impl State {
         let mut by_name: BTreeMap<String, Amount> = BTreeMap::new();
         for pod in pods {
             let (Stage::Counted { charge, quotas } | Stage::Assumed { charge, quotas, .. }) =
-                self.stages.get(*pod)
+                self.accounts.stage(*pod)
             else {
                 continue;
             };
             let amount = charge.get(resource).filter(|amount| *amount > Amount::ZERO && quotas.contains(&id));
             let Some((amount, record)) = amount.zip(self.cluster.pods.get(*pod)) else { continue };
-            let owner =
-                self.stages.owners().owner_of(*pod).and_then(|owner| self.cluster.machines.name(owner));
+            let owner = self.accounts.owner_of(*pod).and_then(|owner| self.cluster.machines.name(owner));
             match owner {
                 Some(machine) => {
                     let known = by_name.entry(format!("vm {machine}")).or_default();
@@ -149,7 +114,7 @@ impl State {
         let resource = Resource::from_quota_key(key);
         let taking = self.cluster.pods.iter().filter_map(|(id, record)| {
             let (Stage::Counted { charge, quotas } | Stage::Assumed { charge, quotas, .. }) =
-                self.stages.get(id)
+                self.accounts.stage(id)
             else {
                 return None;
             };
@@ -165,7 +130,7 @@ impl State {
     }
 
     fn taking_namespaces(&self, id: QuotaId, resource: &Resource, format: Format) -> Takers {
-        let queue = self.stages.queue();
+        let queue = self.accounts.queue();
         let (Some(quota), Some(shares), Some(ledger)) =
             (self.cluster.quotas.get(id), queue.shares(id), queue.ledger(id))
         else {
@@ -191,16 +156,4 @@ fn largest(by_name: BTreeMap<String, Amount>, format: Format) -> Takers {
     let others = (!rest.is_empty()).then(|| (rest.len(), sum.quantity(format)));
     let takers = all.into_iter().map(|(name, amount)| Taker { name, amount: amount.quantity(format) });
     (takers.collect(), others)
-}
-
-/// What the oldest pod lacks of a quota.
-fn lacks(obstacle: &Obstacle) -> String {
-    if obstacle.lack != Lack::Exceeded {
-        return "room is kept for a pod that has waited longer".to_owned();
-    }
-    let keys = obstacle.keys.iter().map(|key| match key.never {
-        true => format!("{} {} is more than the whole limit {}", key.key, key.needs, key.limit),
-        false => format!("{} short by {}", key.key, key.short_by),
-    });
-    keys.collect::<Vec<_>>().join(", ")
 }

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use sluice_engine::{PodId, Uid};
 use sluice_index::{Gates, NamespaceId, PodRecord, PodReference};
 
-use super::State;
+use super::Accounts;
 use crate::admission::{Change, Judgement};
+use crate::cluster::Cluster;
 use crate::cluster::machines::Owner;
 use crate::platform::Exemption;
 use crate::stage::{Stage, Stuck};
@@ -19,31 +20,35 @@ const FIXED: &str = "the pod is one of the platform that is charged as its virtu
     (--platform-pods), so it cannot take more than it was created with: \
     have KubeVirt or CDI create it anew with other resources";
 
-impl State {
+impl Accounts {
     /// Whether the pod takes nothing of its quotas.
-    pub(super) fn is_exempt(&self, record: &PodRecord) -> bool {
+    pub fn is_exempt(&self, cluster: &Cluster, record: &PodRecord) -> bool {
         let Some(platform) = &record.platform else { return false };
-        let kubevirt = self.cluster.machines.controller();
-        match self.cluster.config.platform.exemption(&record.name, &platform.created_by, kubevirt) {
+        let kubevirt = cluster.machines.controller();
+        match cluster.config.platform.exemption(&record.name, &platform.created_by, kubevirt) {
             Exemption::Never => false,
             Exemption::Always => true,
             Exemption::WithMachine => {
                 let launcher = platform.controller.as_ref();
-                launcher.is_some_and(|launcher| self.is_of_charged_machine(record.namespace, launcher))
+                launcher
+                    .is_some_and(|launcher| self.is_of_charged_machine(cluster, record.namespace, launcher))
             }
         }
     }
 
     /// Whether this is a launcher of a VM that is charged now.
-    fn is_of_charged_machine(&self, namespace: NamespaceId, launcher: &PodReference) -> bool {
-        let named =
-            self.cluster.pods.find(namespace, &launcher.name).and_then(|id| self.cluster.pods.get(id));
-        let Some(record) =
-            named.filter(|record| record.uid == launcher.uid && self.cluster.is_launcher(record))
+    fn is_of_charged_machine(
+        &self,
+        cluster: &Cluster,
+        namespace: NamespaceId,
+        launcher: &PodReference,
+    ) -> bool {
+        let named = cluster.pods.find(namespace, &launcher.name).and_then(|id| cluster.pods.get(id));
+        let Some(record) = named.filter(|record| record.uid == launcher.uid && cluster.is_launcher(record))
         else {
             return false;
         };
-        let Some((known, ownership)) = self.cluster.namespaces.get(namespace).zip(record.ownership.as_ref())
+        let Some((known, ownership)) = cluster.namespaces.get(namespace).zip(record.ownership.as_ref())
         else {
             return false;
         };
@@ -51,50 +56,50 @@ impl State {
             return false;
         }
         // Only a pod without gates charges its VM. Of one that has ended, the VM may go on elsewhere.
-        let pods = self.pods_of_machine(namespace, &ownership.machine);
+        let pods = self.pods_of_machine(cluster, namespace, &ownership.machine);
         pods.into_iter()
-            .filter_map(|id| self.cluster.pods.get(id))
-            .any(|pod| pod.gates == Gates::None && !pod.is_over() && self.cluster.is_launcher(pod))
+            .filter_map(|id| cluster.pods.get(id))
+            .any(|pod| pod.gates == Gates::None && !pod.is_over() && cluster.is_launcher(pod))
     }
 
     /// A pod is not what it was, as which it is given, or is what it was not: if it is or was a launcher, whether those that
     /// are attached to its VM are exempt may have changed.
-    pub(super) fn on_launcher_changed(&mut self, record: &PodRecord) {
-        let Some(ownership) = record.ownership.as_ref().filter(|_| self.cluster.pods.have_attached()) else {
+    pub fn on_launcher_changed(&mut self, cluster: &Cluster, record: &PodRecord) {
+        let Some(ownership) = record.ownership.as_ref().filter(|_| cluster.pods.have_attached()) else {
             return;
         };
         // One without a stamp may be a launcher, or have been.
-        if ownership.created_by.as_deref().is_some_and(|by| self.cluster.machines.controller() != Some(by)) {
+        if ownership.created_by.as_deref().is_some_and(|by| cluster.machines.controller() != Some(by)) {
             return;
         }
-        let attached = self.cluster.pods.attached_to(record.namespace, &record.uid);
-        self.reexamine(attached);
-        self.reexamine_attached(record.namespace, &ownership.machine);
+        let attached = cluster.pods.attached_to(record.namespace, &record.uid);
+        self.reexamine(cluster, attached);
+        self.reexamine_attached(cluster, record.namespace, &ownership.machine);
     }
 
     /// What a VM is charged has changed, or which pods are its launchers.
-    pub(super) fn reexamine_attached(&mut self, namespace: NamespaceId, machine: &Uid) {
-        if !self.cluster.pods.have_attached() {
+    pub(super) fn reexamine_attached(&mut self, cluster: &Cluster, namespace: NamespaceId, machine: &Uid) {
+        if !cluster.pods.have_attached() {
             return;
         }
-        for id in self.pods_of_machine(namespace, machine) {
-            let Some(launcher) = self.cluster.pods.get(id).map(|record| record.uid.clone()) else { continue };
-            let attached = self.cluster.pods.attached_to(namespace, &launcher);
-            self.reexamine(attached);
+        for id in self.pods_of_machine(cluster, namespace, machine) {
+            let Some(launcher) = cluster.pods.get(id).map(|record| record.uid.clone()) else { continue };
+            let attached = cluster.pods.attached_to(namespace, &launcher);
+            self.reexamine(cluster, attached);
         }
     }
 
     /// Those of the pods that are charged although they are exempt, or the other way round, find their stage anew.
-    pub(super) fn reexamine(&mut self, pods: Vec<PodId>) {
+    pub(super) fn reexamine(&mut self, cluster: &Cluster, pods: Vec<PodId>) {
         let mut wrong: BTreeMap<NamespaceId, Vec<PodId>> = BTreeMap::new();
         for id in pods {
-            let Some(record) = self.cluster.pods.get(id) else { continue };
-            if self.is_wrong(id, self.is_exempt(record)) {
+            let Some(record) = cluster.pods.get(id) else { continue };
+            if self.is_wrong(id, self.is_exempt(cluster, record)) {
                 wrong.entry(record.namespace).or_default().push(id);
             }
         }
         for (namespace, pods) in wrong {
-            self.reclassify_later(namespace, pods);
+            self.reclassify_later(cluster, namespace, pods);
         }
     }
 
@@ -112,12 +117,12 @@ impl State {
     }
 
     /// Refuses that a pod that is fixed takes more, gated or not: nothing would charge that, now or when it is exempt later.
-    pub(super) fn judge_growth_of_fixed(&self, change: &Change) -> Result<(), Judgement> {
+    pub(super) fn judge_growth_of_fixed(&self, cluster: &Cluster, change: &Change) -> Result<(), Judgement> {
         let before = &change.before;
-        let namespace = self.cluster.namespaces.id(&before.namespace);
-        let is_targeted = namespace.and_then(|id| self.cluster.namespaces.is_targeted(id));
+        let namespace = cluster.namespaces.id(&before.namespace);
+        let is_targeted = namespace.and_then(|id| cluster.namespaces.is_targeted(id));
         if is_targeted == Some(false)
-            || !self.cluster.is_fixed(before, namespace)
+            || !cluster.is_fixed(before, namespace)
             || change.after.charge.above(&before.charge).is_empty()
         {
             return Ok(());

@@ -1,0 +1,266 @@
+//! Asks evaluators about pods, and charges what they answer.
+//!
+//! A pod that waits is held until there is an answer about just what is going to be released. A pod that runs goes on being
+//! charged as it was last answered; while there is no answer of the evaluators of now, the sums of its namespace are not
+//! complete, and that is [paused](super::reclassification). A failure ends such a pause and holds who waits.
+
+use std::sync::Arc;
+
+use sluice_engine::{PodId, QuotaId, Uid};
+use sluice_index::{Gates, NamespaceId, PodRecord};
+
+use super::Accounts;
+use crate::action::Release;
+use crate::cluster::Cluster;
+use crate::cluster::machines::Owner;
+use crate::config::Moment;
+use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, Price};
+use crate::orders::News;
+use crate::parts::evaluations::{Answered, Evaluation};
+use crate::stage::{Stage, Stuck};
+
+impl Accounts {
+    /// Whether there are evaluators.
+    pub const fn asks_evaluators(&self) -> bool {
+        self.evaluations.is_on()
+    }
+
+    /// From now on these evaluators are asked, or none. Returns the number of the configuration.
+    pub fn follow_evaluators(
+        &mut self,
+        cluster: &Cluster,
+        config: Option<Arc<EvaluatorsConfig>>,
+        now: Moment,
+    ) -> u32 {
+        let revision = self.evaluations.configure(config);
+        let with_quotas = cluster.namespaces.iter().filter(|(_, known)| !known.quotas().is_empty());
+        let concerned: Vec<NamespaceId> = with_quotas.map(|(id, _)| id).collect();
+        let owners: Vec<Owner> = self.stages.owners().members().map(|(_, owner)| (**owner).clone()).collect();
+        self.repricing.appraise_later(owners);
+        self.reclassify_each(cluster, concerned, now);
+        revision
+    }
+
+    /// Evaluators work, or do not.
+    pub fn set_evaluators_broken(&mut self, cluster: &Cluster, are_broken: bool, now: Moment) {
+        for namespace in self.evaluations.set_broken(are_broken, now) {
+            if !self.reclassification.is_paused(namespace) {
+                self.reclassify_later(cluster, namespace, Vec::new());
+            }
+        }
+    }
+
+    /// How many pods have no answer: those that wait for one, and those that run. `None`: there are no evaluators.
+    pub fn without_answer(&self) -> Option<(usize, usize)> {
+        self.evaluations.is_on().then(|| self.evaluations.without_answer())
+    }
+
+    /// Whether the pod with this content is asked about.
+    pub fn is_asked(&self, id: PodId, hash: u128) -> bool {
+        self.evaluations.is_open(id, hash)
+    }
+
+    /// A new version of the pod was seen, perhaps with its content. Returns whether that is other content, or is not known.
+    pub(super) fn see_content(&mut self, id: PodId, content: Option<Content>, is_news: bool) -> bool {
+        self.evaluations.is_on() && (content.is_some() || is_news) && self.evaluations.see(id, content)
+    }
+
+    /// The pod has other content, and nothing else of it has changed.
+    pub(super) fn on_content_changed(&mut self, cluster: &Cluster, id: PodId, now: Moment) {
+        let Some(record) = cluster.pods.get(id).cloned() else { return };
+        let is_decided_by = matches!(
+            self.stages.get(id),
+            Stage::Waiting(_) | Stage::Assumed { .. } | Stage::Stuck(Stuck::Evaluating)
+        );
+        if record.gates == Gates::Ours && is_decided_by {
+            self.reconsider_pod(cluster, id, now);
+        }
+    }
+
+    /// Asks about the pod, or not any more.
+    pub(super) fn ask_about(&mut self, cluster: &Cluster, id: PodId, now: Moment) {
+        if !self.evaluations.is_on() {
+            return;
+        }
+        let Some(record) = cluster.pods.get(id).cloned() else { return };
+        let selected = self.asked_of(cluster, id, &record);
+        if selected != 0 {
+            let is_waiting = record.gates != Gates::None;
+            self.evaluations.ask(id, (record.namespace, selected), is_waiting, now);
+            let is_pending = self.evaluations.is_pending(record.namespace);
+            if is_pending && !self.reclassification.is_paused(record.namespace) {
+                self.reclassify_later(cluster, record.namespace, Vec::new());
+            }
+            return;
+        }
+        self.evaluations.close(id);
+        if self.evaluations.is_read(id)
+            && self.selected_of(cluster, id, &record) == 0
+            && self.evaluations.unprice(id)
+        {
+            // What was said of it when one selected it counts no more, for its VM neither.
+            let is_of_machine = cluster.machines.are_charged() && cluster.is_launcher(&record);
+            let owner = if is_of_machine { cluster.claimed_owner(&record) } else { None };
+            self.repricing.appraise_later(owner);
+        }
+        if record.gates == Gates::None && self.is_further_launcher(cluster, id, &record) {
+            // What the VM is charged stays when the others go.
+            for other in self.launchers_beside(cluster, id, &record) {
+                self.evaluations.inherit(id, other);
+            }
+        }
+    }
+
+    /// The pod goes, or is over: who it was asked about in place of has to be asked about itself.
+    pub(super) fn look_beside(&mut self, cluster: &Cluster, id: PodId, record: &PodRecord) {
+        if self.evaluations.is_on() && record.ownership.is_some() {
+            for other in self.launchers_beside(cluster, id, record) {
+                self.evaluations.look_at(other);
+            }
+        }
+    }
+
+    /// Counts a pod that is counted natively because evaluators do not work.
+    pub(super) fn note_native(&mut self, cluster: &Cluster, id: PodId) {
+        let Some(record) = cluster.pods.get(id) else { return };
+        let is_native = self.evaluations.counts_natively(self.asked_of(cluster, id, record));
+        if is_native && self.evaluations.note_native(id) {
+            self.orders.tell(News::CountedNatively);
+        }
+    }
+
+    /// The questions to ask now. Every process asks, whether it leads or not: so it knows the answers when it does.
+    pub fn plan_evaluations(&mut self, cluster: &Cluster) -> Vec<Evaluate> {
+        let mut questions = Vec::new();
+        while let Some(id) = self.evaluations.next(cluster.config.evaluations_at_a_time) {
+            let Some(record) = cluster.pods.get(id).cloned() else { continue };
+            if !self.is_asked_about(cluster, id, &record) {
+                self.evaluations.close(id);
+                self.evaluations.look_at(id);
+                continue;
+            }
+            questions.extend(self.question_about(cluster, id, record));
+        }
+        questions
+    }
+
+    pub fn question_about(&mut self, cluster: &Cluster, id: PodId, record: PodRecord) -> Option<Evaluate> {
+        let selected = self.asked_of(cluster, id, &record);
+        let config = self.evaluations.shared_config().filter(|_| selected != 0)?;
+        let Release { namespace, name, uid, version, .. } = cluster.address(id)?;
+        let (hash, serial) = self.evaluations.begin(id)?;
+        let is_launcher = cluster.machines.are_charged() && cluster.is_launcher(&record);
+        let is_waiting = record.gates != Gates::None;
+        let counted = record.charge;
+        let native = if is_launcher { Arc::default() } else { Arc::clone(&counted) };
+        Some(Evaluate {
+            pod: id,
+            namespace,
+            name,
+            uid,
+            version,
+            hash,
+            serial,
+            is_waiting,
+            native,
+            counted,
+            selected,
+            config,
+        })
+    }
+
+    pub fn on_evaluated(
+        &mut self,
+        cluster: &Cluster,
+        (id, uid): (PodId, &Uid),
+        (hash, serial): (u128, u64),
+        answer: Result<Price, Failed>,
+        now: Moment,
+    ) {
+        let answered = self.evaluations.answered(serial, hash, answer, now);
+        let Some(record) = cluster.pods.get(id).filter(|record| record.uid == *uid).cloned() else {
+            return;
+        };
+        match answered {
+            Answered::Dropped => {}
+            Answered::Priced => self.on_priced(cluster, id, &record, now),
+            Answered::Failed if self.leading && self.evaluations.is_told(id) => {
+                self.orders.tell(News::Held(id, now))
+            }
+            Answered::Failed => {}
+        }
+    }
+
+    fn on_priced(&mut self, cluster: &Cluster, id: PodId, record: &PodRecord, now: Moment) {
+        if cluster.machines.are_charged() && cluster.is_launcher(record) {
+            let owner = cluster.claimed_owner(record);
+            if let Some(owner) = owner {
+                self.appraise(cluster, &owner, now);
+            }
+        }
+        let is_stuck = matches!(self.stages.get(id), Stage::Stuck(Stuck::Evaluating));
+        if is_stuck || !self.is_stage_right(cluster, id) {
+            self.reclassify(cluster, id, record.namespace, now);
+        }
+        // What was admitted is held until what it has become is charged.
+        self.on_admitted_pod_seen(cluster, id);
+    }
+
+    pub(super) fn look_at_evaluations(&mut self, cluster: &Cluster, now: Moment) {
+        if !self.evaluations.is_on() && !self.evaluations.has_next(0) {
+            return;
+        }
+        for id in self.evaluations.take_looks() {
+            self.ask_about(cluster, id, now);
+            // Whether it is asked about may decide whether it goes.
+            let is_decided_by =
+                matches!(self.stages.get(id), Stage::Stuck(Stuck::Evaluating) | Stage::Waiting(_));
+            if let Some(namespace) = cluster.pods.get(id).filter(|_| is_decided_by).map(|it| it.namespace) {
+                self.reclassify(cluster, id, namespace, now);
+            }
+        }
+        let (told, is_other) = self.evaluations.pass_time(now);
+        for id in told.into_iter().filter(|_| self.leading) {
+            self.orders.tell(News::Held(id, now));
+        }
+        if is_other {
+            let waiting: Vec<(PodId, NamespaceId)> = self.evaluations.open().collect();
+            for (id, namespace) in waiting {
+                if matches!(self.stages.get(id), Stage::Stuck(Stuck::Evaluating) | Stage::Waiting(_)) {
+                    self.reclassify(cluster, id, namespace, now);
+                }
+            }
+        }
+        for namespace in self.evaluations.take_ended() {
+            self.reclassification.wake(namespace);
+        }
+    }
+
+    /// Whether pods that take of the quota have no answer: what is recorded of them is not known.
+    pub(super) fn has_unanswered(&self, cluster: &Cluster, id: QuotaId) -> bool {
+        self.evaluations.is_on()
+            && cluster
+                .namespaces_of(id)
+                .into_iter()
+                .any(|namespace| self.evaluations.has_unanswered(namespace))
+    }
+
+    /// What is told of a pod that is held because there is no answer about it.
+    pub fn text_about_evaluation(&self, cluster: &Cluster, id: PodId) -> Option<String> {
+        if !self.evaluations.is_told(id) {
+            return None;
+        }
+        let selected = self.asked_of(cluster, id, cluster.pods.get(id)?);
+        let names = self.evaluations.config()?.names(selected);
+        Some(match self.evaluations.of(id, selected) {
+            Evaluation::Failed(why) => {
+                format!(
+                    "held: {why}; evaluators ({names}) say what the pod takes, and no pod goes without an answer"
+                )
+            }
+            _ => format!(
+                "held: evaluators ({names}) have not answered yet what the pod takes; see that they run"
+            ),
+        })
+    }
+}

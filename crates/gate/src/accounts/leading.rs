@@ -1,0 +1,45 @@
+//! The begin of leading: what was found until now is acted on from now on.
+
+use sluice_engine::{PodId, QuotaId};
+
+use super::Accounts;
+use crate::cluster::Cluster;
+use crate::config::Moment;
+use crate::orders::{News, Order};
+
+impl Accounts {
+    /// From now on decisions are made. What quotas have recorded is to be [kept](Self::reserve_in_flight) before
+    /// [`Self::take_stock`].
+    pub fn begin_leading(&mut self, cluster: &Cluster, now: Moment) {
+        self.leading = true;
+        self.doubt(cluster, now);
+    }
+
+    /// What a predecessor has left is gone on with.
+    pub fn take_stock(&mut self, cluster: &Cluster, now: Moment) {
+        let quotas: Vec<QuotaId> = cluster.quotas.iter().map(|(id, _)| id).collect();
+        for id in quotas {
+            self.stages.queue_mut().wake(id);
+            self.orders.give(Order::Restate(id));
+        }
+        let pods: Vec<PodId> = cluster.pods.iter().map(|(id, _)| id).collect();
+        for id in &pods {
+            if self.stages.may_be_released(*id) {
+                self.enqueue_release(cluster, *id);
+            }
+        }
+        for id in pods {
+            self.await_lists(cluster, id);
+        }
+        let unreadable =
+            cluster.pods.iter().filter(|(_, record)| record.unreadable.is_some()).map(|(id, _)| id);
+        for id in self.stages.held().chain(unreadable) {
+            self.orders.tell(News::Held(id, now));
+        }
+        self.tell_pauses();
+        // KubeVirt may have been seen after its pods.
+        for id in self.stages.held().collect::<Vec<_>>() {
+            self.hold_target(cluster, id);
+        }
+    }
+}
