@@ -30,6 +30,7 @@ mod orders;
 mod parts;
 mod platform;
 mod recording;
+mod releaser;
 mod run;
 mod stage;
 mod state;
@@ -38,6 +39,7 @@ mod targeting;
 #[cfg(test)]
 mod tests;
 mod texts;
+mod turns;
 
 pub use action::{
     Action, Answer, GateEvent, Outcome, QuotaRef, Record, RecordedIn, RecordedObject, Regarding, Release,

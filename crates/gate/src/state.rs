@@ -46,9 +46,9 @@ use super::parts::contests::Contests;
 use super::parts::events::Events;
 use super::parts::pod_stages::Held;
 use super::parts::quota_checks::QuotaChecks;
-use super::parts::releases::Releases;
 use super::parts::stamp::Stamp;
 use super::parts::status_writes::StatusWrites;
+use super::releaser::Releaser;
 use super::stats::Stats;
 
 /// The state of the gate.
@@ -61,7 +61,7 @@ pub struct State {
     // What is to be done, in flight or to be repeated.
     writes: StatusWrites,
     confirmations: Confirmations,
-    releases: Releases,
+    releaser: Releaser,
     checks: QuotaChecks,
     contests: Contests,
     events: Events,
@@ -73,14 +73,14 @@ impl State {
     /// A state that knows nothing yet.
     #[must_use]
     pub fn new(config: GateConfig, targeting: Targeting) -> Self {
-        let releases = Releases::new(config.concurrent_releases);
+        let releaser = Releaser::new(config.concurrent_releases);
         Self {
             to_lead: false,
             cluster: Cluster::new(config, targeting),
             accounts: Accounts::default(),
             writes: StatusWrites::new(Stamp::random()),
             confirmations: Confirmations::default(),
-            releases,
+            releaser,
             checks: QuotaChecks::default(),
             contests: Contests::default(),
             events: Events::default(),
@@ -104,7 +104,7 @@ impl State {
         for id in quotas {
             self.keep_recorded(id, now);
         }
-        self.releases.clear_queue();
+        self.releaser.clear_queue();
         self.accounts.take_stock(&self.cluster, now);
         self.carry_out();
     }
@@ -120,8 +120,8 @@ impl State {
                 Order::List(namespace) => self.checks.request(Listed::Namespace(namespace)),
                 Order::Close(quota) => self.writes.unmark(quota),
                 Order::KeepRecorded(quota, now) => self.keep_recorded(quota, now),
-                Order::Go(namespace, pod) => self.releases.enqueue(namespace, pod),
-                Order::EndRetries(pod) => self.releases.end_retries(pod),
+                Order::Go(namespace, pod) => self.releaser.enqueue(namespace, pod),
+                Order::EndRetries(pod) => self.releaser.end_retries(pod),
                 Order::Tell(news) => self.tell(news),
             }
         }
@@ -150,7 +150,7 @@ impl State {
             self.lead(now);
         }
         if !self.accounts.is_leading() {
-            self.releases.clear_queue();
+            self.releaser.clear_queue();
             return self
                 .accounts
                 .plan_evaluations(&self.cluster)
@@ -164,7 +164,8 @@ impl State {
         }
         let mut actions = Vec::new();
         actions.extend(self.plan_records(now).into_iter().map(|record| Action::Record(Box::new(record))));
-        actions.extend(self.plan_releases().into_iter().map(Action::Release));
+        let releases = self.releaser.plan(|id| self.accounts.send(&self.cluster, id));
+        actions.extend(releases.into_iter().map(Action::Release));
         actions.extend(self.plan_checks(now));
         actions.extend(self.accounts.begin_catching_up().then_some(Action::CatchUp));
         actions.extend(self.accounts.plan_reads(&self.cluster, now).into_iter().map(Action::Read));
@@ -206,12 +207,12 @@ impl State {
     #[must_use]
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
         let is_leading = self.is_leading();
-        let has_more = is_leading && (self.writes.has_next() || self.releases.has_next());
+        let has_more = is_leading && (self.writes.has_next() || self.releaser.has_next());
         let later = [
             has_more.then_some(now.mono_ms),
             self.accounts.next_due_ms(&self.cluster, now),
             self.writes.next_due_ms(),
-            self.releases.next_due_ms(),
+            self.releaser.next_due_ms(),
             self.checks.next_due_ms(),
             self.events.next_due_ms(now).filter(|_| is_leading),
             self.cluster.pods.next_overdue().map(|second| now.at_second(second)),
@@ -225,7 +226,7 @@ impl State {
         }
         self.accounts.pass_time(&self.cluster, now);
         self.writes.pass_time(now);
-        while let Some(id) = self.releases.pop_due(now) {
+        while let Some(id) = self.releaser.pop_due(now) {
             self.accounts.retry_release(&self.cluster, id, now);
         }
         self.checks.pass_time(now);

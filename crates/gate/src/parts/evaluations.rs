@@ -9,7 +9,7 @@ use sluice_engine::{Charge, PodId, Timers};
 use sluice_index::{NamespaceId, push_tightly};
 
 use crate::evaluators::{Content, EvaluatorsConfig, Price};
-use crate::parts::turns::Turns;
+use crate::turns::Turns;
 
 /// What is known of one pod. There is one of each pod, so it is small.
 #[derive(Clone, Debug, Default)]

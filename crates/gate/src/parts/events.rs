@@ -12,7 +12,7 @@ use sluice_index::{NamespaceId, Namespaces};
 use crate::action::GateEvent;
 use crate::backoff::backoff_ms;
 use crate::config::Moment;
-use crate::parts::turns::Turns;
+use crate::turns::Turns;
 
 /// Events that are written at a time.
 const AT_A_TIME: usize = 4;

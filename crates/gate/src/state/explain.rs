@@ -87,7 +87,7 @@ impl State {
 
     fn verdict(&self, id: PodId, record: &PodRecord) -> Verdict {
         let pause = self.accounts.pause_end(record.namespace).map(|until| until.to_string());
-        let refused = || self.releases.refusal(id).map(|why| Verdict::Refused(why.to_owned()));
+        let refused = || self.releaser.refusal(id).map(|why| Verdict::Refused(why.to_owned()));
         match self.accounts.stage(id) {
             Stage::Foreign => Verdict::OtherGates,
             Stage::Counted { .. } if record.is_over() => Verdict::Over,

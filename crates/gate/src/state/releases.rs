@@ -1,24 +1,13 @@
-//! Requests that remove gates, and their answers.
+//! Answers to requests that remove gates.
 
 use sluice_engine::{PodId, Uid};
 use sluice_index::{PodWire, Source};
 
 use super::State;
-use crate::action::{Answer, Release};
+use crate::action::Answer;
 use crate::config::Moment;
 
 impl State {
-    pub(super) fn plan_releases(&mut self) -> Vec<Release> {
-        let mut releases = Vec::new();
-        while let Some(id) = self.releases.next() {
-            if let Some((namespace, release)) = self.accounts.send(&self.cluster, id) {
-                self.releases.begin(namespace);
-                releases.push(release);
-            }
-        }
-        releases
-    }
-
     pub(super) fn on_released(&mut self, id: PodId, uid: &Uid, answer: Answer<PodWire>, now: Moment) {
         if let Some(namespace) = self.accounts.sent_in(uid) {
             let is_slow = match answer {
@@ -26,7 +15,7 @@ impl State {
                 Answer::Unknown(_) => Some(true),
                 _ => None,
             };
-            self.releases.answered(namespace, is_slow, &self.cluster.namespaces);
+            self.releaser.answered(namespace, is_slow, &self.cluster.namespaces);
         }
         let namespace = self.cluster.pods.get(id).filter(|record| record.uid == *uid).map(|it| it.namespace);
         if let Answer::Done(wire) = &answer
@@ -45,31 +34,31 @@ impl State {
                 let Some(record) = record else { return };
                 if self.accounts.goes_as_decided(&self.cluster, id, &record) {
                     // Another version of what was decided on and is recorded.
-                    self.releases.repeat_changed(namespace, id, now);
+                    self.releaser.repeat_changed(namespace, id, now);
                 } else {
                     self.give_up_release(id, 0, now);
                 }
             }
             Answer::Stale(None) => self.forget_pod(id),
             Answer::Refused(why) => {
-                self.releases.refused(id, why);
+                self.releaser.refused(id, why);
                 if !self.accounts.may_be_released_still(id, now) {
                     self.give_up_release(id, 1, now);
                 } else if self.accounts.stays_charged(&self.cluster, id, now) {
-                    self.releases.repeat_later(id, None, now);
+                    self.releaser.repeat_later(id, None, now);
                 }
                 self.carry_out();
                 self.events.news(id, now);
             }
             Answer::Busy(after) => {
                 if self.accounts.stays_charged(&self.cluster, id, now) {
-                    self.releases.repeat_later(id, after, now);
+                    self.releaser.repeat_later(id, after, now);
                 }
             }
             Answer::Unknown(_) => {
                 self.accounts.on_outcome_unknown(&self.cluster, id, now);
                 if self.accounts.stays_charged(&self.cluster, id, now) {
-                    self.releases.repeat_later(id, None, now);
+                    self.releaser.repeat_later(id, None, now);
                 }
             }
         }
@@ -79,7 +68,7 @@ impl State {
     /// retry comes at once.
     fn give_up_release(&mut self, id: PodId, from: u32, now: Moment) {
         if self.accounts.is_going(id) {
-            let from_ms = self.releases.back_off(id, from, now);
+            let from_ms = self.releaser.back_off(id, from, now);
             self.accounts.give_up_release(&self.cluster, id, from_ms, now);
         }
     }

@@ -1,4 +1,6 @@
-//! Gates that are to be removed, the requests for it that are in flight, and retries.
+//! Requests that remove gates: whose turn it is, how many are in flight, and when one is repeated.
+//!
+//! Which pod may go, and what an answer means for its claim, the [accounts](super::accounts) say.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -6,9 +8,10 @@ use std::time::Duration;
 use sluice_engine::PodId;
 use sluice_index::{NamespaceId, Namespaces};
 
-use crate::backoff::{FIRST_RETRY_MS, backoff_ms, delay_ms};
-use crate::config::Moment;
-use crate::parts::turns::Turns;
+use super::action::Release;
+use super::backoff::{FIRST_RETRY_MS, backoff_ms, delay_ms};
+use super::config::Moment;
+use super::turns::Turns;
 
 /// With more namespaces that have requests or are slow than these, those that have gone are dropped.
 const MANY: usize = 1_024;
@@ -43,11 +46,11 @@ struct Limits {
 
 /// Releases that are queued, in flight and to be repeated.
 ///
-/// Invariant: as many requests as the limits allow are in flight, each from [`Self::begin`] to [`Self::answered`]. That of a
+/// Invariant: as many requests as the limits allow are in flight, each from [`Self::plan`] to [`Self::answered`]. That of a
 /// pod that is deleted meanwhile keeps its place until the answer, as it still occupies the API server. A queued pod may
-/// have changed since: the caller checks each one that [`Self::next`] returns.
+/// have changed since, so the accounts are asked when it has its turn.
 #[derive(Debug)]
-pub struct Releases {
+pub struct Releaser {
     limits: Limits,
     queue: Turns<PodId>,
     in_flight: usize,
@@ -58,7 +61,7 @@ pub struct Releases {
     later: BTreeSet<(u64, PodId)>,
 }
 
-impl Releases {
+impl Releaser {
     /// Nothing is queued. `all`: how many requests may be in flight.
     pub fn new(all: usize) -> Self {
         let limits = Limits { all, of_one: (all * 2 / 3).max(1), of_a_slow_one: (all / 12).max(1) };
@@ -81,25 +84,36 @@ impl Releases {
         self.queue = Turns::default();
     }
 
-    /// The next queued pod, namespaces in turn; `None` while as many requests as allowed are in flight.
-    pub fn next(&mut self) -> Option<PodId> {
-        if self.in_flight >= self.limits.all {
-            return None;
+    /// The requests to send now, namespaces in turn, until as many are in flight as allowed. `send` says of a queued pod
+    /// whether it goes, and in which namespace.
+    pub fn plan(&mut self, mut send: impl FnMut(PodId) -> Option<(NamespaceId, Release)>) -> Vec<Release> {
+        let mut releases = Vec::new();
+        while let Some((namespace, release)) = self.next_queued(&mut send) {
+            self.in_flight += 1;
+            self.places.entry(namespace).or_default().in_flight += 1;
+            releases.push(release);
         }
-        let (limits, places) = (self.limits, &self.places);
-        self.queue.pop(|namespace| limits.leave_a_place(places.get(&namespace))).map(|(_, id)| id)
+        releases
     }
 
-    /// Whether [`Self::next`] has one.
+    fn next_queued<T>(&mut self, send: impl FnMut(PodId) -> Option<T>) -> Option<T> {
+        let mut send = send;
+        loop {
+            if self.in_flight >= self.limits.all {
+                return None;
+            }
+            let (limits, places) = (self.limits, &self.places);
+            let (_, id) = self.queue.pop(|namespace| limits.leave_a_place(places.get(&namespace)))?;
+            if let Some(sent) = send(id) {
+                return Some(sent);
+            }
+        }
+    }
+
+    /// Whether [`Self::plan`] has a pod to ask about.
     pub fn has_next(&self) -> bool {
         let has_place = |namespace| self.limits.leave_a_place(self.places.get(&namespace));
         self.in_flight < self.limits.all && self.queue.has_one(has_place)
-    }
-
-    /// A request for a pod of the namespace is sent.
-    pub fn begin(&mut self, namespace: NamespaceId) {
-        self.in_flight += 1;
-        self.places.entry(namespace).or_default().in_flight += 1;
     }
 
     /// A request was answered, or its time is over. `is_slow`: from now on its namespace is slow, or is not; `None`: as
