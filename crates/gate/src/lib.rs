@@ -19,6 +19,7 @@ mod cluster;
 pub mod cluster_quota_status;
 mod conditions;
 mod config;
+mod contest;
 mod evaluate;
 mod evaluators;
 mod explain;
@@ -31,6 +32,7 @@ mod parts;
 mod platform;
 mod recording;
 mod releaser;
+mod reporter;
 mod run;
 mod stage;
 mod state;
@@ -40,6 +42,7 @@ mod targeting;
 mod tests;
 mod texts;
 mod turns;
+mod view;
 
 pub use action::{
     Action, Answer, GateEvent, Outcome, QuotaRef, Record, RecordedIn, RecordedObject, Regarding, Release,

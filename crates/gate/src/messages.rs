@@ -3,6 +3,9 @@
 use jiff::Timestamp;
 use sluice_engine::Deadline;
 
+/// The kind of reason, and the sentence.
+pub(crate) type Text = (&'static str, String);
+
 /// The kinds of reasons, as `reason` of events.
 pub(crate) mod reasons {
     /// A quota has no room.

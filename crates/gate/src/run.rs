@@ -190,8 +190,7 @@ impl Gate {
     }
 
     fn plan(&self) -> Vec<super::Action> {
-        let (actions, stats) =
-            self.locked(Work::Plan, |state, now| (state.plan(now), std::mem::take(&mut state.stats)));
+        let (actions, stats) = self.locked(Work::Plan, |state, now| (state.plan(now), state.take_stats()));
         self.metrics.observe(stats);
         actions
     }

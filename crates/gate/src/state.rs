@@ -11,14 +11,13 @@ mod cluster_views;
 mod contests;
 mod enforcement;
 mod evaluations;
-mod events;
 mod explain;
 mod foreign_charges;
 mod growth;
-mod held_targets;
 mod machine_growth;
 mod machines;
 mod managed;
+mod migrations;
 mod namespaces;
 mod pauses;
 mod pods;
@@ -40,16 +39,17 @@ use super::accounts::Accounts;
 use super::action::{Action, Outcome, QuotaRef};
 use super::cluster::Cluster;
 use super::config::{GateConfig, Moment};
-use super::orders::{Listed, News, Order};
+use super::orders::{Listed, Order};
 use super::parts::confirmations::Confirmations;
 use super::parts::contests::Contests;
-use super::parts::events::Events;
 use super::parts::pod_stages::Held;
 use super::parts::quota_checks::QuotaChecks;
 use super::parts::stamp::Stamp;
 use super::parts::status_writes::StatusWrites;
 use super::releaser::Releaser;
+use super::reporter::Reporter;
 use super::stats::Stats;
+use super::view::View;
 
 /// The state of the gate.
 #[derive(Debug)]
@@ -64,9 +64,7 @@ pub struct State {
     releaser: Releaser,
     checks: QuotaChecks,
     contests: Contests,
-    events: Events,
-    /// What happened, for metrics.
-    pub stats: Stats,
+    reporter: Reporter,
 }
 
 impl State {
@@ -83,8 +81,7 @@ impl State {
             releaser,
             checks: QuotaChecks::default(),
             contests: Contests::default(),
-            events: Events::default(),
-            stats: Stats::default(),
+            reporter: Reporter::default(),
         }
     }
 
@@ -122,21 +119,8 @@ impl State {
                 Order::KeepRecorded(quota, now) => self.keep_recorded(quota, now),
                 Order::Go(namespace, pod) => self.releaser.enqueue(namespace, pod),
                 Order::EndRetries(pod) => self.releaser.end_retries(pod),
-                Order::Tell(news) => self.tell(news),
+                Order::Tell(news) => self.reporter.hear(&self.cluster, news),
             }
-        }
-    }
-
-    fn tell(&mut self, news: News) {
-        match news {
-            News::Held(pod, now) => self.events.news(pod, now),
-            News::Nothing(pod) => self.events.forget(pod),
-            News::Released(waited_ms) => self.stats.note_release(waited_ms),
-            News::Reverted(many) => self.stats.reverted += many,
-            News::CountedNatively => self.stats.counted_natively += 1,
-            News::GateRemoved(quota, pod, now) => self.on_gate_removed(quota, &pod, now),
-            News::Paused(scope, paused) => self.announce_pause(scope, &paused),
-            News::PauseEnded(scope, paused) => self.announce_pause_end(scope, &paused),
         }
     }
 
@@ -176,7 +160,8 @@ impl State {
         actions.extend(questions.into_iter().map(|question| Action::Evaluate(Box::new(question))));
         let answers = self.accounts.take_answers();
         actions.extend(answers.into_iter().map(|(ticket, judgement)| Action::Answer(ticket, judgement)));
-        actions.extend(self.plan_events(now).into_iter().map(Action::WriteEvent));
+        let view = View { cluster: &self.cluster, accounts: &self.accounts, releaser: &self.releaser };
+        actions.extend(self.reporter.plan(view, now).into_iter().map(Action::WriteEvent));
         actions
     }
 
@@ -195,7 +180,9 @@ impl State {
             Outcome::TargetsListed => self.on_checked(Listed::Targets),
             Outcome::Read(pod, uid, answer) => self.on_read(pod, &uid, answer, now),
             Outcome::MachineRead(machine, answer) => self.on_machine_read(&machine, *answer, now),
-            Outcome::EventWritten(event, is_written) => self.on_event_written(&event, is_written, now),
+            Outcome::EventWritten(event, is_written) => {
+                self.reporter.on_event_written(&self.cluster, &event, is_written, now);
+            }
             Outcome::CaughtUp => self.accounts.on_caught_up(&self.cluster, now),
             Outcome::Evaluated { pod, uid, hash, serial, answer } => {
                 self.accounts.on_evaluated(&self.cluster, (pod, &uid), (hash, serial), answer, now);
@@ -214,7 +201,7 @@ impl State {
             self.writes.next_due_ms(),
             self.releaser.next_due_ms(),
             self.checks.next_due_ms(),
-            self.events.next_due_ms(now).filter(|_| is_leading),
+            self.reporter.next_due_ms(now).filter(|_| is_leading),
             self.cluster.pods.next_overdue().map(|second| now.at_second(second)),
         ];
         later.into_iter().flatten().min().map(|at| at.saturating_sub(now.mono_ms))
@@ -238,6 +225,16 @@ impl State {
     /// From now on pods are read by these rules; those that are known have to be seen again.
     pub fn charge_by(&mut self, rules: ChargeRules) {
         self.cluster.config.rules = rules;
+    }
+
+    /// What has happened since this was asked last.
+    pub(super) fn take_stats(&mut self) -> Stats {
+        self.reporter.take_stats()
+    }
+
+    /// The configuration has an effect that its author should know of.
+    pub(super) fn announce_configuration(&mut self, name: &str, uid: Uid, message: String) {
+        self.reporter.tell_configuration(name, uid, message);
     }
 
     /// Whether this process decides.

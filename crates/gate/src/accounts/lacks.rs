@@ -8,8 +8,7 @@ use sluice_index::PodRecord;
 use super::Accounts;
 use crate::cluster::Cluster;
 use crate::explain::{Lack, Obstacle};
-use crate::messages::reasons;
-use crate::parts::events::Text;
+use crate::messages::{Text, reasons};
 use crate::stage::Stage;
 
 impl Accounts {

@@ -5,7 +5,6 @@ pub mod admissions;
 pub mod confirmations;
 pub mod contests;
 pub mod evaluations;
-pub mod events;
 pub mod foreign_charges;
 pub mod growth;
 pub mod held_targets;

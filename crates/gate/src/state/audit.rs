@@ -55,7 +55,7 @@ impl State {
         }
         let Some(next) = quotas.get(cursor.quotas).copied() else { return AuditFinding::Right };
         cursor.quotas += 1;
-        self.stats.audited += 1;
+        self.reporter.note_audit(false);
         if self.accounts.is_sum_right(&self.cluster, next, namespace) {
             return AuditFinding::More;
         }
@@ -65,7 +65,7 @@ impl State {
     }
 
     fn repair(&mut self, quotas: &[QuotaId], found: AuditFinding, now: Moment) -> AuditFinding {
-        self.stats.audit_differences += 1;
+        self.reporter.note_audit(true);
         self.renew_quotas(quotas, now);
         found
     }

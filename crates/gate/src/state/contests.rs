@@ -1,15 +1,11 @@
 //! Notices other clients that write the status of quotas or remove gates, and names them in an event.
 
-use std::sync::Arc;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::names;
 use sluice_engine::QuotaId;
 
 use super::State;
-use crate::action::{GateEvent, Regarding};
 use crate::config::Moment;
-use crate::messages::reasons;
 
 /// The field manager of application-aware-quota's own controller: its binary, or its image's name for it.
 const UPSTREAM: [&str; 2] = ["aaq-controller", "aaq_controller"];
@@ -27,7 +23,7 @@ impl State {
             Some(manager) => manager.to_owned(),
             None => "a client that is not known".to_owned(),
         };
-        self.announce_contest(id, &format!("the status is written by another: {by}"));
+        self.reporter.tell_contest(&self.cluster, id, &format!("the status is written by another: {by}"));
     }
 
     /// The status of a quota was written, and is not what was written.
@@ -35,7 +31,7 @@ impl State {
         if self.is_contest_to_be_told(id, now) {
             let what = "the status is not stored as it is written: the CustomResourceDefinition is of another version, an \
                 admission plugin changes it, or another client does at once";
-            self.announce_contest(id, what);
+            self.reporter.tell_contest(&self.cluster, id, what);
         }
     }
 
@@ -44,34 +40,8 @@ impl State {
         // Not while a write is in flight: that may be what was seen.
         let Some(written_ms) = self.writes.last_done_ms(id) else { return false };
         let Some(is_reported) = self.contests.status_overwritten(id, written_ms, now) else { return false };
-        self.stats.overwritten += 1;
+        self.reporter.note_overwritten();
         is_reported
-    }
-
-    fn announce_contest(&mut self, id: QuotaId, what: &str) {
-        let message =
-            format!("{what}; while that goes on it is corrected ever more slowly, once a minute at last");
-        self.announce_quota(id, reasons::STATUS_CONTESTED, message);
-    }
-
-    /// Another client removed the gate of a pod that waited for room in the quota.
-    pub(super) fn on_gate_removed(&mut self, quota: QuotaId, pod: &str, now: Moment) {
-        self.stats.released_by_others += 1;
-        if let Some(times) = self.contests.gate_removed(quota, now) {
-            let message = format!(
-                "pod {pod} was let go by another client before there was room for it, the {times}. time lately; it is counted"
-            );
-            self.announce_quota(quota, reasons::GATE_REMOVED, message);
-        }
-    }
-
-    pub(super) fn announce_quota(&mut self, id: QuotaId, reason: &'static str, message: String) {
-        let Some(quota) = self.cluster.quotas.get(id) else { return };
-        let Some(quota_ref) = self.cluster.quota_ref(id) else { return };
-        let (namespace, name) = (quota_ref.namespace(), Arc::clone(quota_ref.name()));
-        tracing::warn!(ns = %namespace, quota = %name, reason, %message, "told on the quota");
-        let (regarding, uid) = (Regarding::Quota(id), quota.uid.clone());
-        self.events.announce(GateEvent { regarding, namespace, name, uid, reason, message });
     }
 }
 

@@ -46,7 +46,7 @@ impl State {
     pub(super) fn announce_unenforced(&mut self, record: &Record) {
         if let Some(told) = &record.target.unenforced {
             let message = told.message.clone();
-            self.announce_quota(record.quota, reasons::NOT_ENFORCED, message);
+            self.reporter.tell_quota(&self.cluster, record.quota, reasons::NOT_ENFORCED, message);
         }
     }
 }

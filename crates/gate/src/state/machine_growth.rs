@@ -6,11 +6,10 @@ use sluice_engine::Uid;
 use sluice_index::{Source, VmiRecord, VmiWire};
 
 use super::State;
-use crate::action::{Answer, GateEvent, MachineRead, Regarding};
+use crate::action::{Answer, MachineRead};
 use crate::admission::{Asked, Judgement, MachineChange};
 use crate::cluster::machines::Owner;
 use crate::config::Moment;
-use crate::messages::reasons;
 
 impl State {
     /// Judges an update of a VM, and charges it if the VM is to take more.
@@ -31,14 +30,7 @@ impl State {
     fn tell_machine(&mut self, vmi: &VmiRecord, words: &str, now: Moment) {
         let owner = Owner { namespace: Arc::clone(&vmi.namespace), uid: vmi.uid.clone() };
         if self.cluster.machines.tell(&owner, now) {
-            self.events.announce(GateEvent {
-                regarding: Regarding::Machine,
-                namespace: owner.namespace,
-                name: Arc::clone(&vmi.name),
-                uid: owner.uid,
-                reason: reasons::EXCEEDED,
-                message: format!("not given more CPUs or memory: {words}"),
-            });
+            self.reporter.tell_machine(vmi, words);
         }
     }
 

@@ -143,6 +143,7 @@ impl State {
             let is_kept = self.accounts.rename_quota(&self.cluster, old, new);
             kept.extend(is_kept.then_some(new));
             self.contests.rename(old, new);
+            self.reporter.rename_quota(old, new);
             self.writes.rename(old, new, self.cluster.config.charge_spacing_ms);
             // It may be about no namespace that marks it when its pods have had their turn.
             self.writes.mark(new);
@@ -167,6 +168,7 @@ impl State {
     fn drop_quota(&mut self, id: QuotaId, namespaces: &[NamespaceId]) {
         self.writes.forget(id);
         self.contests.forget(id);
+        self.reporter.forget_quota(id);
         self.accounts.drop_quota(id, namespaces);
     }
 }

@@ -6,6 +6,7 @@ use sluice_index::{PodWire, Source};
 use super::State;
 use crate::action::Answer;
 use crate::config::Moment;
+use crate::orders::News;
 
 impl State {
     pub(super) fn on_released(&mut self, id: PodId, uid: &Uid, answer: Answer<PodWire>, now: Moment) {
@@ -48,7 +49,7 @@ impl State {
                     self.releaser.repeat_later(id, None, now);
                 }
                 self.carry_out();
-                self.events.news(id, now);
+                self.reporter.hear(&self.cluster, News::Held(id, now));
             }
             Answer::Busy(after) => {
                 if self.accounts.stays_charged(&self.cluster, id, now) {

@@ -366,7 +366,7 @@ fn pods_are_counted_natively_after_ten_seconds_and_repaired() {
     assert_eq!(story.gated(), ["a"]);
     story.questions(10_021);
     assert_eq!((story.gated(), story.server.used()), (vec![], "100m"));
-    assert_eq!(story.state.stats.counted_natively, 1);
+    assert_eq!(story.state.take_stats().counted_natively, 1);
     story.state.set_evaluators_broken(false, at(20_000));
     let asked = story.questions(20_000);
     let [question] = &asked[..] else { panic!("{asked:?}") };

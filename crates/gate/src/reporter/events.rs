@@ -12,6 +12,7 @@ use sluice_index::{NamespaceId, Namespaces};
 use crate::action::GateEvent;
 use crate::backoff::backoff_ms;
 use crate::config::Moment;
+use crate::messages::Text;
 use crate::turns::Turns;
 
 /// Events that are written at a time.
@@ -31,9 +32,6 @@ const FAILED_MS: u64 = 1_000;
 const MANY: usize = 1_024;
 /// An event about something else than a pod is tried so often.
 const ATTEMPTS: u32 = 8;
-
-/// The kind of reason, and the sentence.
-pub type Text = (&'static str, String);
 
 /// What an event is to be written about next.
 #[derive(Debug)]

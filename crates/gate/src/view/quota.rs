@@ -6,9 +6,9 @@ use std::sync::Arc;
 use sluice_engine::{Amount, Claim, Format, Quantity, QuotaId, Resource};
 use sluice_index::NamespaceId;
 
+use super::View;
 use crate::explain::{Line, Obstacle, QuotaExplanation, Taker};
 use crate::stage::Stage;
-use crate::state::State;
 
 /// So many are named that take most.
 const NAMED: usize = 4;
@@ -16,7 +16,7 @@ const NAMED: usize = 4;
 /// Who takes most, and what all others take.
 type Takers = (Vec<Taker>, Option<(usize, Quantity)>);
 
-impl State {
+impl View<'_> {
     pub(super) fn quota_explanation(&self, id: QuotaId) -> Option<QuotaExplanation> {
         let record = self.cluster.quotas.get(id)?;
         let name = self.cluster.quota_name(id)?;
@@ -24,7 +24,7 @@ impl State {
             Some(namespace) => Arc::clone(&self.cluster.namespaces.get(namespace)?.name),
             None => Arc::from(""),
         };
-        let target = self.accounts.status_of(&self.cluster, id);
+        let target = self.accounts.status_of(self.cluster, id);
         let lines =
             target.as_ref().map(|target| self.lines(id, &target.hard, &target.used)).unwrap_or_default();
         let told = target.into_iter().flat_map(|target| {
@@ -36,7 +36,7 @@ impl State {
             quota: name,
             lines,
             held: self.accounts.queue().held(id),
-            oldest: self.accounts.oldest(&self.cluster, id).map(|(since, _, name)| (since, name)),
+            oldest: self.accounts.oldest(self.cluster, id).map(|(since, _, name)| (since, name)),
             takers: Vec::new(),
             others: None,
             invalid: record.compiled.is_err().then(|| self.cluster.invalid_message(id)),
