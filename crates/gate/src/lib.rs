@@ -30,6 +30,7 @@ mod metrics;
 mod orders;
 mod parts;
 mod platform;
+mod recorder;
 mod recording;
 mod releaser;
 mod reporter;

@@ -8,23 +8,23 @@ mod admissions;
 mod audit;
 mod cluster_quotas;
 mod cluster_views;
-mod contests;
 mod enforcement;
 mod evaluations;
 mod explain;
 mod foreign_charges;
 mod growth;
+mod lists;
 mod machine_growth;
 mod machines;
 mod managed;
 mod migrations;
 mod namespaces;
+mod overwrites;
 mod pauses;
 mod pods;
-mod quota_checks;
 mod quotas;
+mod recorded;
 mod releases;
-mod status_writes;
 #[cfg(test)]
 mod testing;
 
@@ -40,12 +40,9 @@ use super::action::{Action, Outcome, QuotaRef};
 use super::cluster::Cluster;
 use super::config::{GateConfig, Moment};
 use super::orders::{Listed, Order};
-use super::parts::confirmations::Confirmations;
-use super::parts::contests::Contests;
 use super::parts::pod_stages::Held;
-use super::parts::quota_checks::QuotaChecks;
-use super::parts::stamp::Stamp;
-use super::parts::status_writes::StatusWrites;
+use super::recorder::Recorder;
+use super::recorder::stamp::Stamp;
 use super::releaser::Releaser;
 use super::reporter::Reporter;
 use super::stats::Stats;
@@ -58,12 +55,8 @@ pub struct State {
     to_lead: bool,
     cluster: Cluster,
     accounts: Accounts,
-    // What is to be done, in flight or to be repeated.
-    writes: StatusWrites,
-    confirmations: Confirmations,
+    recorder: Recorder,
     releaser: Releaser,
-    checks: QuotaChecks,
-    contests: Contests,
     reporter: Reporter,
 }
 
@@ -76,11 +69,8 @@ impl State {
             to_lead: false,
             cluster: Cluster::new(config, targeting),
             accounts: Accounts::default(),
-            writes: StatusWrites::new(Stamp::random()),
-            confirmations: Confirmations::default(),
+            recorder: Recorder::new(Stamp::random()),
             releaser,
-            checks: QuotaChecks::default(),
-            contests: Contests::default(),
             reporter: Reporter::default(),
         }
     }
@@ -110,12 +100,12 @@ impl State {
     fn carry_out(&mut self) {
         for order in self.accounts.take_orders() {
             match order {
-                Order::Restate(quota) => self.writes.mark(quota),
+                Order::Restate(quota) => self.recorder.restate(quota),
                 Order::RestateAbout(namespace) => self.restate_quotas_about(namespace),
-                Order::Record(quota, decision) => self.writes.charge(quota, decision),
-                Order::Await(listed, decision) => self.checks.wait(listed, decision),
-                Order::List(namespace) => self.checks.request(Listed::Namespace(namespace)),
-                Order::Close(quota) => self.writes.unmark(quota),
+                Order::Record(quota, decision) => self.recorder.record(quota, decision),
+                Order::Await(listed, decision) => self.recorder.await_list(listed, decision),
+                Order::List(namespace) => self.recorder.list(namespace),
+                Order::Close(quota) => self.recorder.close(quota),
                 Order::KeepRecorded(quota, now) => self.keep_recorded(quota, now),
                 Order::Go(namespace, pod) => self.releaser.enqueue(namespace, pod),
                 Order::EndRetries(pod) => self.releaser.end_retries(pod),
@@ -147,10 +137,15 @@ impl State {
             self.carry_out();
         }
         let mut actions = Vec::new();
-        actions.extend(self.plan_records(now).into_iter().map(|record| Action::Record(Box::new(record))));
+        for (record, is_news) in self.recorder.plan(&self.cluster, &self.accounts, now) {
+            if is_news {
+                self.reporter.tell_not_enforced(&self.cluster, &record);
+            }
+            actions.push(Action::Record(Box::new(record)));
+        }
         let releases = self.releaser.plan(|id| self.accounts.send(&self.cluster, id));
         actions.extend(releases.into_iter().map(Action::Release));
-        actions.extend(self.plan_checks(now));
+        actions.extend(self.recorder.plan_lists(&self.cluster, &self.accounts, now));
         actions.extend(self.accounts.begin_catching_up().then_some(Action::CatchUp));
         actions.extend(self.accounts.plan_reads(&self.cluster, now).into_iter().map(Action::Read));
         actions.extend(
@@ -194,13 +189,12 @@ impl State {
     #[must_use]
     pub fn next_due_ms(&self, now: Moment) -> Option<u64> {
         let is_leading = self.is_leading();
-        let has_more = is_leading && (self.writes.has_next() || self.releaser.has_next());
+        let has_more = is_leading && (self.recorder.has_next() || self.releaser.has_next());
         let later = [
             has_more.then_some(now.mono_ms),
             self.accounts.next_due_ms(&self.cluster, now),
-            self.writes.next_due_ms(),
+            self.recorder.next_due_ms(),
             self.releaser.next_due_ms(),
-            self.checks.next_due_ms(),
             self.reporter.next_due_ms(now).filter(|_| is_leading),
             self.cluster.pods.next_overdue().map(|second| now.at_second(second)),
         ];
@@ -212,11 +206,10 @@ impl State {
             self.accounts.on_pod_over(&self.cluster, id, now);
         }
         self.accounts.pass_time(&self.cluster, now);
-        self.writes.pass_time(now);
+        self.recorder.pass_time(now);
         while let Some(id) = self.releaser.pop_due(now) {
             self.accounts.retry_release(&self.cluster, id, now);
         }
-        self.checks.pass_time(now);
         self.accounts.end_pauses(&self.cluster, now);
         self.accounts.look_at_due_targets(&self.cluster, now);
         self.carry_out();
@@ -245,10 +238,7 @@ impl State {
     /// Whether everything that was started is answered and done.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.accounts.is_quiet()
-            && self.confirmations.is_idle()
-            && self.checks.is_idle()
-            && self.writes.is_idle()
+        self.accounts.is_quiet() && self.recorder.is_quiet()
     }
 
     /// How many pods are held, by whatever.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_engine::QuotaId;
 
 use super::Reporter;
-use crate::action::{GateEvent, Regarding};
+use crate::action::{GateEvent, Record, Regarding};
 use crate::cluster::Cluster;
 use crate::config::Moment;
 use crate::messages::reasons;
@@ -30,13 +30,20 @@ impl Reporter {
     }
 
     /// An event on the quota.
-    pub fn tell_quota(&mut self, cluster: &Cluster, id: QuotaId, reason: &'static str, message: String) {
+    fn tell_quota(&mut self, cluster: &Cluster, id: QuotaId, reason: &'static str, message: String) {
         let Some(quota) = cluster.quotas.get(id) else { return };
         let Some(quota_ref) = cluster.quota_ref(id) else { return };
         let (namespace, name) = (quota_ref.namespace(), Arc::clone(quota_ref.name()));
         tracing::warn!(ns = %namespace, quota = %name, reason, %message, "told on the quota");
         let (regarding, uid) = (Regarding::Quota(id), quota.uid.clone());
         self.events.announce(GateEvent { regarding, namespace, name, uid, reason, message });
+    }
+
+    /// An event on the quota says what its status is about to say.
+    pub fn tell_not_enforced(&mut self, cluster: &Cluster, record: &Record) {
+        if let Some(told) = &record.target.unenforced {
+            self.tell_quota(cluster, record.quota, reasons::NOT_ENFORCED, told.message.clone());
+        }
     }
 
     /// The gate of a pod that waits for the quota was removed. Returns how often lately, if it is to be told.

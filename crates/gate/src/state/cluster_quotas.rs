@@ -8,18 +8,18 @@ use sluice_index::{AcrqWire, ClusterQuotaChargeWire, QuotaChange, Source};
 
 use super::{State, uid_of};
 use crate::config::Moment;
-use crate::orders::Listed;
 
 impl State {
     /// From now on cluster quotas have an effect, or none.
     pub fn allow_cluster_quotas(&mut self, are_allowed: bool, now: Moment) {
         let moved = self.cluster.quotas.allow_cluster_quotas(are_allowed, &mut self.cluster.namespaces);
         if !are_allowed {
-            let decisions = self.checks.unlisted(Listed::Cluster);
-            self.checks.forget_cluster();
+            let decisions = self.recorder.unlisted();
+            self.recorder.forget_cluster_lists();
             self.accounts.on_charges_confirmed(&self.cluster, decisions);
         }
         self.accounts.reclassify_each(&self.cluster, moved, now);
+        self.carry_out();
     }
 
     /// A list of cluster quotas begins.
@@ -46,7 +46,7 @@ impl State {
                 self.accounts.reclassify_each(&self.cluster, change.moved, now);
                 self.on_charge_known(id, 0, now);
                 // It may be about no namespace: that is to be said as well.
-                self.writes.mark(id);
+                self.recorder.restate(id);
             }
             QuotaChange::Meaning(id) => {
                 // Namespaces that it is about no more keep its entry until no pod of theirs has a claim on it.
@@ -102,7 +102,7 @@ impl State {
             }
             self.on_charge_known(id, before, now);
             self.on_status_seen(id, &wire.metadata, now);
-            self.writes.mark(id);
+            self.recorder.restate(id);
         }
     }
 
@@ -133,7 +133,7 @@ impl State {
     pub(super) fn on_charge_lost(&mut self, id: QuotaId, now: Moment) {
         if self.is_leading() {
             self.on_foreign_charge(id, now);
-            self.writes.mark(id);
+            self.recorder.restate(id);
         }
     }
 }

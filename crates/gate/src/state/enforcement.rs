@@ -4,11 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use sluice_engine::QuotaId;
 use sluice_index::NamespaceId;
 
 use super::State;
-use crate::action::Record;
-use crate::messages::reasons;
 
 impl State {
     /// DeviceClasses name these extended resources from now on.
@@ -19,6 +18,16 @@ impl State {
         }
     }
 
+    /// Every quota has something else to say, whatever is charged to it.
+    pub fn restate_quotas(&mut self) {
+        let quotas: Vec<QuotaId> = self.cluster.quotas.iter().map(|(id, _)| id).collect();
+        let is_of_cluster =
+            |id: &QuotaId| self.cluster.quotas.get(*id).is_some_and(|quota| quota.cluster().is_some());
+        let (clusters, others): (Vec<_>, Vec<_>) = quotas.into_iter().partition(is_of_cluster);
+        clusters.into_iter().for_each(|id| self.cluster.quotas.note_changed_cluster(id));
+        others.into_iter().for_each(|id| self.recorder.restate(id));
+    }
+
     /// Pods of the namespace are gated from now on, or no more: its quotas say so.
     pub(super) fn restate_quotas_about(&mut self, id: NamespaceId) {
         let quotas =
@@ -27,7 +36,7 @@ impl State {
             if self.cluster.quotas.get(id).is_some_and(|quota| quota.cluster().is_some()) {
                 self.cluster.quotas.note_changed_cluster(id);
             } else {
-                self.writes.mark(id);
+                self.recorder.restate(id);
             }
         }
     }
@@ -39,14 +48,6 @@ impl State {
             ids.into_iter().filter(|id| self.cluster.namespaces.ungated(*id).is_some()).collect::<Vec<_>>()
         {
             self.restate_quotas_about(id);
-        }
-    }
-
-    /// An event on the quota says what its status is about to say.
-    pub(super) fn announce_unenforced(&mut self, record: &Record) {
-        if let Some(told) = &record.target.unenforced {
-            let message = told.message.clone();
-            self.reporter.tell_quota(&self.cluster, record.quota, reasons::NOT_ENFORCED, message);
         }
     }
 }
@@ -66,6 +67,7 @@ mod tests {
     use sluice_index::{ArqWire, Targeting};
 
     use super::*;
+    use crate::messages::reasons;
     use crate::recording::status;
     use crate::{Action, Answer, GateConfig, GateEvent, Moment, Outcome, RecordedObject};
 
@@ -244,7 +246,7 @@ mod tests {
         assert!(condition(&reworded.unwrap()).unwrap().2.contains("(sluiced)"));
         assert_eq!(told, Vec::new(), "the reason is the same");
         state.retarget(Targeting::new(Selector::default(), exempt()), AT);
-        assert!(state.writes.has_next(), "the status is to be looked at again");
+        assert!(state.recorder.has_next(), "the status is to be looked at again");
     }
 
     #[test]
@@ -269,7 +271,7 @@ mod tests {
             "{told}"
         );
         state.set_claimed_resources(BTreeSet::new());
-        assert!(state.writes.has_next(), "the status is to be looked at again");
+        assert!(state.recorder.has_next(), "the status is to be looked at again");
     }
 
     #[test]

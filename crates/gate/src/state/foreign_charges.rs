@@ -11,7 +11,7 @@ impl State {
     pub(super) fn on_charges_seen(&mut self, id: QuotaId, before: i64, now: Moment) {
         let Some(quota) = self.cluster.quotas.get(id) else { return };
         let charges = quota.recorded.charges;
-        if !self.is_leading() || charges == before || self.writes.made(charges) {
+        if !self.is_leading() || charges == before || self.recorder.made(charges) {
             return;
         }
         self.on_foreign_charge(id, now);
@@ -19,7 +19,7 @@ impl State {
 
     /// There is another leader, or what it may have recorded is lost.
     pub(super) fn on_foreign_charge(&mut self, id: QuotaId, now: Moment) {
-        let undone = self.writes.overtake(id);
+        let undone = self.recorder.overtake(id);
         self.accounts.revert_decisions(&self.cluster, &undone, now);
         self.keep_recorded(id, now);
         self.accounts.freeze(&self.cluster, id, now);
@@ -27,7 +27,7 @@ impl State {
 
     /// Keeps what a quota's status holds above the pods' sums, for a while.
     pub(super) fn keep_recorded(&mut self, id: QuotaId, now: Moment) {
-        let unrecorded = self.writes.unrecorded(id);
+        let unrecorded = self.recorder.unrecorded(id);
         self.accounts.reserve_in_flight(&self.cluster, id, &unrecorded, now);
     }
 }

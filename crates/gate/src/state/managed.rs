@@ -17,7 +17,7 @@ impl State {
         drop(self.cluster.managed.set(quota, status));
         let namespace = self.cluster.namespaces.id(&quota.namespace);
         if let Some(id) = namespace.and_then(|namespace| self.cluster.quotas.find(namespace, &quota.name)) {
-            self.writes.mark(id);
+            self.recorder.restate(id);
         }
     }
 

@@ -12,7 +12,6 @@ use sluice_index::{ArqWire, NamespaceId, QuotaChange, Source, Version};
 
 use super::{State, uid_of};
 use crate::config::Moment;
-use crate::orders::Listed;
 
 pub(super) fn version(quota: &ArqWire) -> Version {
     Version::parse(quota.metadata.resource_version.as_deref())
@@ -29,21 +28,21 @@ impl State {
         for id in self.cluster.quotas.end_list() {
             self.forget_quota(id, now);
         }
-        let confirmed = self.confirmations.end_list();
+        let confirmed = self.recorder.end_list();
         self.accounts.on_charges_confirmed(&self.cluster, confirmed);
         self.carry_out();
     }
 
     /// A quota was listed; others of the list may follow.
     pub fn apply_listed_quota(&mut self, quota: &ArqWire, now: Moment) {
-        self.confirmations.list(version(quota));
+        self.recorder.list_version(version(quota));
         self.apply_quota(quota, now);
     }
 
     /// The watch has shown a quota, in the order of versions.
     pub fn apply_watched_quota(&mut self, quota: &ArqWire, now: Moment) {
         self.apply_quota(quota, now);
-        let confirmed = self.confirmations.reach(version(quota));
+        let confirmed = self.recorder.reach(version(quota));
         self.accounts.on_charges_confirmed(&self.cluster, confirmed);
         self.carry_out();
     }
@@ -51,7 +50,7 @@ impl State {
     /// The watch has shown that a quota is deleted, in the order of versions.
     pub fn delete_watched_quota(&mut self, quota: &ArqWire, now: Moment) {
         self.delete_quota(quota, now);
-        let confirmed = self.confirmations.reach(version(quota));
+        let confirmed = self.recorder.reach(version(quota));
         self.accounts.on_charges_confirmed(&self.cluster, confirmed);
         self.carry_out();
     }
@@ -84,7 +83,7 @@ impl State {
             QuotaChange::Status(id) => {
                 self.on_charges_seen(id, before, now);
                 self.on_status_seen(id, &wire.metadata, now);
-                self.writes.mark(id);
+                self.recorder.restate(id);
             }
             QuotaChange::Same => {}
         }
@@ -96,7 +95,7 @@ impl State {
         if !self.accounts.replace_limits(&self.cluster, id) {
             return self.on_meaning_changed(id, now);
         }
-        let mut undone = self.writes.overtake(id);
+        let mut undone = self.recorder.overtake(id);
         if self.cluster.quotas.get(id).is_some_and(|quota| quota.cluster().is_some()) {
             // A charge that is recorded after a change of limits does not show that those were known, as the status of a
             // quota of one namespace does: only the list does that is read before the pods go.
@@ -104,7 +103,7 @@ impl State {
         }
         self.accounts.revert_decisions(&self.cluster, &undone, now);
         self.carry_out();
-        self.writes.mark(id);
+        self.recorder.restate(id);
         id
     }
 
@@ -126,7 +125,7 @@ impl State {
         if let Some(quota) = self.cluster.quotas.remove(id, &mut self.cluster.namespaces)
             && let Some(namespace) = quota.namespace()
         {
-            self.checks.note_gone(Listed::Namespace(namespace), &quota.uid);
+            self.recorder.note_gone(namespace, &quota.uid);
         }
         self.drop_quota(id, &namespaces);
         self.accounts.reclassify_each(&self.cluster, namespaces, now);
@@ -142,11 +141,8 @@ impl State {
             let Some(new) = self.cluster.quotas.renew(old, &mut self.cluster.namespaces) else { continue };
             let is_kept = self.accounts.rename_quota(&self.cluster, old, new);
             kept.extend(is_kept.then_some(new));
-            self.contests.rename(old, new);
+            self.recorder.rename_quota(&self.cluster, old, new);
             self.reporter.rename_quota(old, new);
-            self.writes.rename(old, new, self.cluster.config.charge_spacing_ms);
-            // It may be about no namespace that marks it when its pods have had their turn.
-            self.writes.mark(new);
             let of_quota = self.cluster.namespaces_of(new);
             self.drop_quota(old, &of_quota);
             namespaces.extend(of_quota);
@@ -166,8 +162,7 @@ impl State {
 
     /// The quota is no more. The pods of its namespaces have to find their stage anew.
     fn drop_quota(&mut self, id: QuotaId, namespaces: &[NamespaceId]) {
-        self.writes.forget(id);
-        self.contests.forget(id);
+        self.recorder.forget_quota(id);
         self.reporter.forget_quota(id);
         self.accounts.drop_quota(id, namespaces);
     }

@@ -8,8 +8,8 @@ use sluice_index::{NamespaceId, PodWire};
 use super::State;
 use crate::config::{GateConfig, Moment};
 use crate::evaluators::{Content, Price, Priced};
-use crate::parts::stamp::Stamp;
-use crate::parts::status_writes::StatusWrites;
+use crate::recorder::Recorder;
+use crate::recorder::stamp::Stamp;
 
 impl State {
     pub(crate) fn config_mut(&mut self) -> &mut GateConfig {
@@ -30,7 +30,7 @@ impl State {
 
     /// Before anything is written.
     pub(crate) fn set_stamp(&mut self, stamp: Stamp) {
-        self.writes = StatusWrites::new(stamp);
+        self.recorder = Recorder::new(stamp);
     }
 
     pub(crate) fn is_paused(&self, namespace: NamespaceId) -> bool {

@@ -8,7 +8,7 @@ use super::evaluator::content_of;
 use super::own_namespace;
 use super::server::{Change, GATE, KINDS, Kind, Server, wire};
 use super::step::Trouble;
-use crate::parts::stamp::Stamp;
+use crate::recorder::stamp::Stamp;
 use crate::{AuditCursor, AuditFinding, GateConfig, Moment, State};
 
 /// For how long a leader that was replaced goes on when two act at once.

@@ -1,4 +1,4 @@
-//! Notices other clients that write the status of quotas or remove gates, and names them in an event.
+//! Notices other clients that write the status of quotas, and names them in an event.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_api::names;
@@ -6,6 +6,7 @@ use sluice_engine::QuotaId;
 
 use super::State;
 use crate::config::Moment;
+use crate::recorder::is_status_right;
 
 /// The field manager of application-aware-quota's own controller: its binary, or its image's name for it.
 const UPSTREAM: [&str; 2] = ["aaq-controller", "aaq_controller"];
@@ -13,7 +14,10 @@ const UPSTREAM: [&str; 2] = ["aaq-controller", "aaq_controller"];
 impl State {
     /// The status of a quota was written. If not by this controller, that is noted.
     pub(super) fn on_status_seen(&mut self, id: QuotaId, meta: &ObjectMeta, now: Moment) {
-        if !self.is_leading() || self.is_status_right(id) || !self.is_contest_to_be_told(id, now) {
+        if !self.is_leading()
+            || is_status_right(&self.cluster, &self.accounts, id)
+            || !self.is_contest_to_be_told(id, now)
+        {
             return;
         }
         let by = match other_writer(meta) {
@@ -37,11 +41,9 @@ impl State {
 
     /// Notes that the status is not what was written last. Returns whether to tell that.
     fn is_contest_to_be_told(&mut self, id: QuotaId, now: Moment) -> bool {
-        // Not while a write is in flight: that may be what was seen.
-        let Some(written_ms) = self.writes.last_done_ms(id) else { return false };
-        let Some(is_reported) = self.contests.status_overwritten(id, written_ms, now) else { return false };
+        let Some(is_told) = self.recorder.note_overwritten(id, now) else { return false };
         self.reporter.note_overwritten();
-        is_reported
+        is_told
     }
 }
 

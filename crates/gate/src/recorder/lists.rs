@@ -30,13 +30,13 @@ struct Check {
 /// Invariant: of each there is at most one list in flight. A decision is returned by the first list that was requested after
 /// it was made, exactly once. Where a list failed, the next one waits until its backoff has passed.
 #[derive(Debug, Default)]
-pub struct QuotaChecks {
+pub struct Lists {
     checks: HashMap<Listed, Check>,
     wanted: BTreeSet<Listed>,
     later: Timers<Listed>,
 }
 
-impl QuotaChecks {
+impl Lists {
     /// The decision waits for a list that is requested from now on.
     pub fn wait(&mut self, listed: Listed, decision: Decision) {
         self.checks.entry(listed).or_default().waiting.push(decision);

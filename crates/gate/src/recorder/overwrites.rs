@@ -11,19 +11,19 @@ use crate::contest::{Contest, TOLERATED};
 /// A write that a release waits for is put off by no more than this (milliseconds).
 const CHARGE_AT_MOST_MS: u64 = 1_000;
 
-/// The contests about each quota; none of most.
+/// The quotas whose status another client writes; none of most.
 ///
 /// Invariant: an overwritten status is noted once per write of this controller. What is announced of a quota is announced
 /// once per change, however often another client takes it out of the status.
 #[derive(Debug, Default)]
-pub struct Contests {
+pub struct Overwrites {
     /// Why they limit nothing, as it was said last.
     unenforced: HashMap<QuotaId, &'static str>,
     /// Their status is overwritten.
     statuses: HashMap<QuotaId, Contest>,
 }
 
-impl Contests {
+impl Overwrites {
     /// The status that this controller wrote at `written_ms` was overwritten. Returns whether to report it; `None` if it was
     /// noted already.
     pub fn status_overwritten(&mut self, id: QuotaId, written_ms: u64, now: Moment) -> Option<bool> {

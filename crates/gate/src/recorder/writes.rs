@@ -88,11 +88,6 @@ impl StatusWrites {
         if has_failed { &mut self.dirty_again } else { &mut self.dirty }.insert(id);
     }
 
-    /// See [`Self::mark`].
-    pub fn mark_all(&mut self, ids: &[QuotaId]) {
-        ids.iter().for_each(|id| self.mark(*id));
-    }
-
     /// The next marked quota, in turn; its mark is removed.
     pub fn next(&mut self) -> Option<QuotaId> {
         if self.requests >= AT_A_TIME {
