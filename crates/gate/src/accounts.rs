@@ -18,6 +18,7 @@ mod lists;
 mod machine_growth;
 mod machines;
 mod owners;
+pub mod parts;
 mod pauses;
 mod platform;
 mod pods;
@@ -40,19 +41,19 @@ use super::cluster::Cluster;
 use super::cluster::machines::Owner;
 use super::config::Moment;
 use super::orders::{Order, Orders};
-use super::parts::admissions::{Admissions, Wanted};
-use super::parts::evaluations::Evaluations;
-use super::parts::foreign_charges::ForeignCharges;
-use super::parts::growth::Growth;
-use super::parts::held_targets::HeldTargets;
-use super::parts::pauses::Pauses;
-use super::parts::pod_stages::{Held, PodStages};
-use super::parts::quota_sets::QuotaSets;
-use super::parts::reclassification::Reclassification;
-use super::parts::repricing::Repricing;
-use super::parts::sent::Sent;
 use super::stage::Stage;
 pub use machines::unknown_text;
+use parts::admissions::{Admissions, Wanted};
+use parts::evaluations::Evaluations;
+use parts::foreign_charges::ForeignCharges;
+use parts::growth::Growth;
+use parts::held_targets::HeldTargets;
+use parts::pauses::Pauses;
+use parts::pod_stages::{Held, PodStages};
+use parts::quota_sets::QuotaSets;
+use parts::reclassification::Reclassification;
+use parts::repricing::Repricing;
+use parts::sent::Sent;
 
 /// The claims of pods' stages and of admitted updates, which the queue's ledgers sum up, and what they rest on.
 #[derive(Debug, Default)]
@@ -114,7 +115,7 @@ impl Accounts {
         self.admissions.take_answers()
     }
 
-    /// The quotas and their shares of which something else is taken than when this was asked last.
+    /// The quotas of which something else is taken than when this was asked last.
     pub fn take_changed(&mut self) -> BTreeSet<QuotaId> {
         self.stages.queue_mut().take_changed()
     }

@@ -9,11 +9,11 @@ use sluice_index::{
 };
 use sluice_runtime::watch::Event;
 
+use super::accounts::parts::pauses::Paused;
 use super::cluster::machines::KubeVirt;
 use super::evaluators::Content;
 use super::handle::Gate;
 use super::metrics::Work;
-use super::parts::pauses::Paused;
 use super::targeting::{report_released, targeting};
 
 /// Every replica is fed, leader or not. The events of one kind have to come in their order.

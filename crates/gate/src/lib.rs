@@ -28,7 +28,6 @@ mod handle;
 mod messages;
 mod metrics;
 mod orders;
-mod parts;
 mod platform;
 mod recorder;
 mod recording;

@@ -3,8 +3,8 @@
 use sluice_engine::{PodId, QuotaId};
 use sluice_index::NamespaceId;
 
+use super::accounts::parts::pauses::{Paused, Scope};
 use super::config::Moment;
-use super::parts::pauses::{Paused, Scope};
 
 /// A decision by pod and serial. Growth of a VM is charged on account of one of its pods.
 pub type Decision = (PodId, u64);

@@ -1,5 +1,5 @@
-//! What has to be written or read before a pod goes: the charge in the status of each of its quotas, and lists that show that
-//! there are no others. The status says besides what people want to know.
+//! What has to be written or read before a pod goes: the charge in the status of each of its quotas, and lists that show
+//! that there are no others. The status says besides what people want to know.
 //!
 //! Pods and quotas come by different watches, so a quota that was created before a pod may be seen after it. The record of a
 //! charge in a quota of the namespace shows that the watch of these has come that far
@@ -221,7 +221,7 @@ impl Recorder {
         self.lists.is_to_apply(Listed::Namespace(namespace), quota)
     }
 
-    /// Whatever was in the list is applied. Returns the decisions that it was requested after.
+    /// All that was in the list is applied. Returns the decisions that it was requested after.
     pub fn on_list_read(&mut self, listed: Listed) -> Decisions {
         self.lists.succeeded(listed)
     }

@@ -1,6 +1,6 @@
 //! What people are told: events on pods, quotas, VMs and the configuration, and numbers for metrics.
 //!
-//! Nothing here is decided on. Whatever happens elsewhere arrives as [news](super::orders::News), and texts are made from the
+//! Nothing here is decided on. What happens elsewhere arrives as [news](super::orders::News), and texts are made from the
 //! [view](super::view) when it is their turn.
 
 mod events;

@@ -1,8 +1,16 @@
 //! Everything the gate knows and has decided; changed by events only, without any I/O.
 //!
 //! Watch events go in (`apply_…`, `delete_…`), actions come out ([`State::plan`]), and what became of them goes in again
-//! ([`State::on_outcome`]). The state is made of [parts](super::parts) that each keep their own invariant and know no other
-//! part; the files of this folder compose them, one concern each.
+//! ([`State::on_outcome`]).
+//!
+//! ```text
+//!  events, answers ──▶ Cluster ──▶ Accounts ── orders ─┬─▶ Recorder ──▶ status writes, lists
+//!                                     ▲                ├─▶ Releaser ──▶ releases
+//!                                     │                └─▶ Reporter ──▶ events, counts
+//!                                     └── what came of them ─┘
+//! ```
+//! Each room keeps its fields to itself. The files of this folder say what each kind of event and of answer means for the
+//! rooms; decisions are made in [`accounts`](super::accounts) alone.
 
 mod admissions;
 mod audit;
@@ -36,11 +44,11 @@ use sluice_engine::{ChargeRules, QuotaId, ReleaseQueue, Uid};
 use sluice_index::{Namespaces, Pods, Quotas, Targeting};
 
 use super::accounts::Accounts;
+use super::accounts::parts::pod_stages::Held;
 use super::action::{Action, Outcome, QuotaRef};
 use super::cluster::Cluster;
 use super::config::{GateConfig, Moment};
 use super::orders::{Listed, Order};
-use super::parts::pod_stages::Held;
 use super::recorder::Recorder;
 use super::recorder::stamp::Stamp;
 use super::releaser::Releaser;

@@ -44,7 +44,7 @@ impl Accounts {
     }
 
     /// The quotas of the namespace are changing: only what was allowed is still to be held. Returns the pods to
-    /// [`State::hold_anew`] of.
+    /// [`Self::hold_anew`] of.
     pub(super) fn revert_admissions(&mut self, cluster: &Cluster, namespace: NamespaceId) -> Vec<PodId> {
         self.revert_growth_of(cluster, namespace);
         let is_meant = |id: &PodId| cluster.pods.get(*id).is_some_and(|pod| pod.namespace == namespace);

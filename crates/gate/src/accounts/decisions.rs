@@ -7,11 +7,11 @@ use sluice_engine::{Charge, ClassId, Decision, Patience, PodId, QuotaSet};
 use sluice_index::NamespaceId;
 
 use super::Accounts;
+use crate::accounts::parts::pod_stages::Recorded;
 use crate::admission::{CHANGED, Judgement};
 use crate::cluster::Cluster;
 use crate::config::Moment;
 use crate::orders::{News, Order};
-use crate::parts::pod_stages::Recorded;
 
 /// Classes of waiting pods that are looked at before others get at the state: about half a millisecond's work.
 const LOOKS: usize = 256;

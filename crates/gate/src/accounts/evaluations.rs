@@ -10,13 +10,13 @@ use sluice_engine::{PodId, QuotaId, Uid};
 use sluice_index::{Gates, NamespaceId, PodRecord};
 
 use super::Accounts;
+use crate::accounts::parts::evaluations::{Answered, Evaluation};
 use crate::action::Release;
 use crate::cluster::Cluster;
 use crate::cluster::machines::Owner;
 use crate::config::Moment;
 use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, Price};
 use crate::orders::News;
-use crate::parts::evaluations::{Answered, Evaluation};
 use crate::stage::{Stage, Stuck};
 
 impl Accounts {
@@ -185,7 +185,7 @@ impl Accounts {
             Answered::Dropped => {}
             Answered::Priced => self.on_priced(cluster, id, &record, now),
             Answered::Failed if self.leading && self.evaluations.is_told(id) => {
-                self.orders.tell(News::Held(id, now))
+                self.orders.tell(News::Held(id, now));
             }
             Answered::Failed => {}
         }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use sluice_engine::{Amount, Charge, PodId, Quantity, QuotaId, Resource};
 
 use super::Accounts;
+use crate::accounts::parts::foreign_charges::Place;
 use crate::cluster::Cluster;
 use crate::cluster::machines::Owner;
 use crate::config::Moment;
 use crate::orders::{Decision, Order};
-use crate::parts::foreign_charges::Place;
 use crate::stage::Stage;
 
 impl Accounts {
-    /// Keeps what a quota's status holds above the pods' sums, for a while. `unrecorded` are the decisions whose charge is not
-    /// in the status yet.
+    /// Keeps what a quota's status holds above the pods' sums, for a while. The charge of decisions that are `unrecorded` is
+    /// not in the status yet.
     pub fn reserve_in_flight(
         &mut self,
         cluster: &Cluster,
@@ -83,7 +83,7 @@ impl Accounts {
                     }
                 }
                 _ if ungranted.insert(pod) => {
-                    unrecorded.extend(self.ungranted(cluster, pod, id).map(Arc::new))
+                    unrecorded.extend(self.ungranted(cluster, pod, id).map(Arc::new));
                 }
                 _ => {}
             }
@@ -146,7 +146,7 @@ impl Accounts {
             match place {
                 // Pods without an answer may take any part of what the predecessor has recorded.
                 Place::Quota(id) if self.has_unanswered(cluster, id) => {
-                    self.keep_foreign_charges(cluster, id, now)
+                    self.keep_foreign_charges(cluster, id, now);
                 }
                 Place::Quota(id) => self.forget_in_flight(id),
                 Place::Anywhere => self.stages.end_doubt(),

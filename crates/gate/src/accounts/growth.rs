@@ -6,13 +6,13 @@ use sluice_engine::{Charge, Patience, PodId, QuotaId, QuotaSet, Reason};
 use sluice_index::{Gates, NamespaceId, PodFacts, Version};
 
 use super::Accounts;
+use crate::accounts::parts::admissions::{Parts, Wanted};
+use crate::accounts::parts::growth::Want;
 use crate::admission::{Asked, CHANGED, Change, Judgement, UNEVALUATED, UNSEEN};
 use crate::cluster::Cluster;
 use crate::config::Moment;
 use crate::evaluators::{Price, Priced};
 use crate::orders::Order;
-use crate::parts::admissions::{Parts, Wanted};
-use crate::parts::growth::Want;
 use crate::stage::Stage;
 
 const ALLOWED: Asked = Asked::Judged(Judgement::Allowed);
@@ -141,7 +141,7 @@ impl Accounts {
     }
 
     /// What was claimed is recorded before it is answered.
-    pub fn want(&mut self, id: PodId, want: Want<Wanted>, more: &[(QuotaId, Charge)]) -> Asked {
+    pub(super) fn want(&mut self, id: PodId, want: Want<Wanted>, more: &[(QuotaId, Charge)]) -> Asked {
         let serial = self.stages.next_serial();
         if !self.pod_growth.want(&id, want, serial, more.len()) {
             return ALLOWED;

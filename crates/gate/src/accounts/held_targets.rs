@@ -8,10 +8,10 @@ use sluice_engine::{Deadline, PodId, Uid};
 use sluice_index::{PodRecord, Vmim};
 
 use super::Accounts;
+use crate::accounts::parts::held_targets::Outlook;
 use crate::cluster::Cluster;
 use crate::config::Moment;
 use crate::orders::News;
-use crate::parts::held_targets::Outlook;
 
 /// Targets that are looked at before others get at the state.
 const LOOKS: usize = 256;

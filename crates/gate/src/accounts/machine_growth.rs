@@ -11,13 +11,13 @@ use sluice_index::NamespaceId;
 
 use super::Accounts;
 use super::machines::as_launcher;
+use crate::accounts::parts::growth::Want;
 use crate::action::MachineRead;
 use crate::admission::{Asked, CHANGED, Judgement, MachineChange};
 use crate::cluster::Cluster;
 use crate::cluster::machines::{Owner, Unknown};
 use crate::config::Moment;
 use crate::orders::{News, Order};
-use crate::parts::growth::Want;
 use crate::stage::Stage;
 
 const ALLOWED: Asked = Asked::Judged(Judgement::Allowed);

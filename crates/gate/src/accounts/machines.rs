@@ -11,11 +11,11 @@ use sluice_engine::{Charge, PodId, Uid};
 use sluice_index::{Gates, NamespaceId, PodRecord, Version};
 
 use super::Accounts;
+use crate::accounts::parts::repricing::Walk;
 use crate::admission::{CHANGED, Judgement};
 use crate::cluster::Cluster;
 use crate::cluster::machines::{Owner, Unknown};
 use crate::config::Moment;
-use crate::parts::repricing::Walk;
 use crate::stage::{Stage, Stuck};
 
 /// The work of an appraisal, in pods that find their stage anew: a VM has a pod or some more, and what it is charged has to

@@ -6,11 +6,11 @@ use sluice_engine::{Charge, PodId, Uid};
 use sluice_index::PodRecord;
 
 use super::Accounts;
+use crate::accounts::parts::owners::Payer;
 use crate::cluster::Cluster;
 use crate::cluster::machines::Owner;
 use crate::config::Moment;
 use crate::orders::Order;
-use crate::parts::owners::Payer;
 use crate::stage::Stage;
 
 impl Accounts {

@@ -7,10 +7,10 @@ use sluice_engine::{ClassId, CompiledQuota, PodId, QuotaKind, Unenforced, WaitKe
 use sluice_index::{NamespaceId, QuotaRecord};
 
 use super::Accounts;
+use crate::accounts::parts::pauses::{Paused, Scope};
 use crate::cluster::Cluster;
 use crate::config::Moment;
 use crate::orders::{News, Order};
-use crate::parts::pauses::{Paused, Scope};
 use crate::stage::{Stage, Stuck};
 
 /// How a pod goes whose turn it is.

@@ -5,12 +5,12 @@ use sluice_index::{Gates, PodRecord};
 
 use super::Accounts;
 use super::classify::ClaimEnd;
+use crate::accounts::parts::foreign_charges::Place;
 use crate::admission::CHANGED;
 use crate::cluster::Cluster;
 use crate::config::Moment;
 use crate::evaluators::Content;
 use crate::orders::{News, Order};
-use crate::parts::foreign_charges::Place;
 use crate::stage::Stage;
 
 impl Accounts {

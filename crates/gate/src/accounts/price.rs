@@ -6,11 +6,11 @@ use sluice_engine::{Charge, PodId};
 use sluice_index::{Gates, PodRecord};
 
 use super::Accounts;
+use crate::accounts::parts::evaluations::Evaluation;
+use crate::accounts::parts::owners::Payer;
 use crate::cluster::machines::Owner;
 use crate::cluster::{Cluster, age};
 use crate::evaluators::{Price, Priced};
-use crate::parts::evaluations::Evaluation;
-use crate::parts::owners::Payer;
 
 impl Accounts {
     /// What is to be charged for the pod: the one place where that is found. `None`: evaluators have not said it.
@@ -42,7 +42,7 @@ impl Accounts {
     }
 
     /// What is charged for the pod, as long as there is no answer about one that runs too.
-    pub fn payer(&self, cluster: &Cluster, id: PodId, record: &PodRecord) -> Payer {
+    pub(super) fn payer(&self, cluster: &Cluster, id: PodId, record: &PodRecord) -> Payer {
         self.price(cluster, id, record)
             .or_else(|| self.paying_owner(cluster, record))
             .unwrap_or_else(|| Payer::pod(Arc::clone(&record.charge)))

@@ -5,9 +5,9 @@ use sluice_engine::{Ledger, QuotaId};
 use sluice_index::NamespaceId;
 
 use super::Accounts;
+use crate::accounts::parts::foreign_charges::Place;
 use crate::cluster::Cluster;
 use crate::orders::Order;
-use crate::parts::foreign_charges::Place;
 
 impl Accounts {
     pub fn open_ledger(&mut self, cluster: &Cluster, id: QuotaId) {

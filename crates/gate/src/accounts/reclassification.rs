@@ -13,10 +13,10 @@ use sluice_index::{NamespaceId, PodRecord};
 
 use super::Accounts;
 use super::classify::ClaimEnd;
+use crate::accounts::parts::owners::Payer;
 use crate::cluster::Cluster;
 use crate::config::Moment;
 use crate::orders::Order;
-use crate::parts::owners::Payer;
 use crate::stage::Stage;
 
 impl Accounts {

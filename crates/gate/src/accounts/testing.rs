@@ -5,10 +5,10 @@ use std::sync::Arc;
 use sluice_engine::{Claim, PodId, QuotaId};
 
 use super::Accounts;
+use crate::accounts::parts::foreign_charges::Place;
+use crate::accounts::parts::owners::Payer;
 use crate::cluster::Cluster;
 use crate::evaluators::{Price, Priced};
-use crate::parts::foreign_charges::Place;
-use crate::parts::owners::Payer;
 use crate::stage::Stage;
 
 impl Accounts {

@@ -10,7 +10,7 @@ use sluice_index::{ListNumber, Ownership, Source, Version, VmReference, VmiError
 
 use crate::config::Moment;
 
-/// A VM, by which it is charged in place of its pods. Those of different namespaces are different, whatever their pods claim.
+/// A VM that may be charged in place of its pods. VMs of different namespaces are different, whatever their pods claim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     pub namespace: Arc<str>,

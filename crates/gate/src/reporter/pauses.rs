@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Reporter;
+use crate::accounts::parts::pauses::{Paused, Scope};
 use crate::action::{GateEvent, Regarding};
 use crate::messages::reasons;
-use crate::parts::pauses::{Paused, Scope};
 
 impl Reporter {
     pub(super) fn tell_pause(&mut self, scope: Scope, paused: &Paused) {

@@ -16,7 +16,8 @@ impl Reporter {
         self.stats.released_by_others += 1;
         if let Some(times) = self.note_gate_removed(quota, now) {
             let message = format!(
-                "pod {pod} was let go by another client before there was room for it, the {times}. time lately; it is counted"
+                "pod {pod} was let go by another client before there was room for it, the {times}. time lately; it is \
+                 counted"
             );
             self.tell_quota(cluster, quota, reasons::GATE_REMOVED, message);
         }

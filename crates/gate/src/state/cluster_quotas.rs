@@ -58,7 +58,7 @@ impl State {
                 self.on_limits_changed(id, now);
             }
             QuotaChange::Status(_) | QuotaChange::Same => {
-                self.accounts.reclassify_each(&self.cluster, change.moved, now)
+                self.accounts.reclassify_each(&self.cluster, change.moved, now);
             }
         }
     }

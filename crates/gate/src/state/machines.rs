@@ -4,9 +4,9 @@ use sluice_engine::vm::Calculator;
 use sluice_index::{Source, VmiRecord, VmiWire};
 
 use super::State;
+use crate::accounts::parts::repricing::Walk;
 use crate::cluster::machines::{KubeVirt, Owner};
 use crate::config::Moment;
-use crate::parts::repricing::Walk;
 
 impl State {
     /// From now on VMs are counted so. No pod is decided on until all are.

@@ -1,8 +1,8 @@
 //! Pauses as they are ordered, and what is told of them.
 
 use super::State;
+use crate::accounts::parts::pauses::{Paused, Scope};
 use crate::config::Moment;
-use crate::parts::pauses::{Paused, Scope};
 
 impl State {
     /// What the `AAQ` that counts says of a pause.

@@ -1,9 +1,9 @@
 //! Applies watch events of quotas.
 //!
 //! A changed limit goes this way: [`State::see_quota`] → [`State::on_limits_changed`], where the ledger takes over the
-//! limits, decisions that are not recorded are [reverted](crate::accounts::Accounts::revert_decisions) and the status is marked for a write. The
-//! queue then reviews which classes could ever fit, and [`State::plan`] decides again. A quota that counts other things than
-//! before is [another one](State::renew_quotas) to the queue.
+//! limits, the accounts take back the decisions that are not recorded, and the status is marked for a write. The queue then
+//! reviews which classes could ever fit, and [`State::plan`] decides again. A quota that counts other things than before is
+//! [another one](State::renew_quotas) to the queue.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use super::step::Trouble;
 use super::stories::{Story, at};
 use super::team::NAMESPACE;
 use super::world::{SHARED, TEAM, World};
-use crate::parts::pauses::Paused;
+use crate::accounts::parts::pauses::Paused;
 use crate::{Asked, Judgement, Regarding};
 
 fn annotated(annotations: &Value) -> NamespaceWire {

@@ -1,5 +1,5 @@
-//! The parts of the gate's [`State`](super::State). Each keeps its own invariant behind private fields and knows no other
-//! part; `state` composes them.
+//! What the accounts are made of. Each part keeps its own invariant behind private fields and knows no other concern; the
+//! files of [accounts](super) compose them.
 
 pub mod admissions;
 pub mod evaluations;
