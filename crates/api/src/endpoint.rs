@@ -35,6 +35,8 @@ listed! {
         PodGate,
         /// Charges what updates of pods and of VMs take more.
         Growth,
+        /// Answers QuotaReviews.
+        Explain,
         /// Warns of VMs whose pods are larger than their guest.
         VmSize,
         /// Refuses pods that pass for targets of live migrations.
@@ -68,6 +70,7 @@ impl Endpoint {
             Self::EvaluatorValidate => ("evaluator_validate", SERVE, &[WebhookEntry::EVALUATOR]),
             Self::PodGate => ("pod_gate", SERVE, &[WebhookEntry::GATER, WebhookEntry::BOUND]),
             Self::Growth => ("growth", "/growth", &[WebhookEntry::GROWTH, WebhookEntry::VMI_GROWTH]),
+            Self::Explain => ("explain", "/explain", &[WebhookEntry::EXPLAIN]),
             Self::VmSize => ("vm_size", "/vm-size", &[WebhookEntry::VM_SIZE]),
             Self::Target => ("target", "/target", &[WebhookEntry::TARGET]),
             Self::Headroom => ("headroom", "/headroom", &[WebhookEntry::HEADROOM, WebhookEntry::OUTGROWN]),
@@ -249,6 +252,15 @@ impl WebhookEntry {
         rules: &[Rule { operations: &["UPDATE"], resources: &["virtualmachineinstances"], ..KUBEVIRT }],
         conditions: &[Condition::NotExempt, Condition::Resized],
         ..Self::GROWTH
+    };
+
+    /// Answers QuotaReviews: one that cannot be answered is refused, for none may be stored.
+    pub const EXPLAIN: Self = Self {
+        name: "explain.quota.sluice.dev",
+        reinvocation_policy: Some("Never"),
+        rules: &[Rule { group: names::OWN_GROUP, resources: &[names::QUOTA_REVIEWS], ..NEW_PODS }],
+        timeout_seconds: 3,
+        ..VALIDATING
     };
 
     /// Tells who makes a VM that its pod takes more than quotas are charged: VMs, and instances without one.

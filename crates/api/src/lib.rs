@@ -22,6 +22,7 @@ mod mtq;
 pub mod names;
 mod one_aaq;
 mod pause;
+mod quota_review;
 mod rules;
 mod schema;
 mod sidecars;
@@ -64,6 +65,7 @@ pub use job_queue_config::{AAQJobQueueConfig, AAQJobQueueConfigSpec, AAQJobQueue
 pub use mtq::{MTQ, MtqSpec};
 pub use one_aaq::{holding, is_placeholder};
 pub use pause::{DEFAULT_PAUSE_RATE, HIGHEST_PAUSE_RATE, LONGEST_PAUSE, Pause, PauseError, read_pause};
+pub use quota_review::{QuotaReview, QuotaReviewSource, QuotaReviewSpec, QuotaReviewStatus};
 pub use sidecars::{
     MOST_SIDECARS, REFUSED_SIDECAR, RefusedSidecar, SIDECAR_SOCKETS, SIDECAR_USER, refused_sidecars,
 };
@@ -88,6 +90,7 @@ pub fn all_crds() -> Vec<CustomResourceDefinition> {
         HeadroomPolicy::crd(),
         GateProbe::crd(),
         Evaluator::crd(),
+        QuotaReview::crd(),
     ];
     crds.into_iter().map(schema::finish).collect()
 }

@@ -64,6 +64,10 @@ pub const EVALUATORS: &str = "evaluators";
 pub const EVALUATOR: &str = "Evaluator";
 /// Type of a condition of [`crate::Evaluator`]: whether its rule is in force.
 pub const READY: &str = "Ready";
+/// Kind of [`crate::QuotaReview`].
+pub const QUOTA_REVIEW: &str = "QuotaReview";
+/// Resource name of [`crate::QuotaReview`].
+pub const QUOTA_REVIEWS: &str = "quotareviews";
 /// Kind of [`crate::GateProbe`].
 pub const GATE_PROBE: &str = "GateProbe";
 /// Resource name of [`crate::GateProbe`].
@@ -106,6 +110,8 @@ pub const VMI_STATUS_POLICY: &str = "sluice-vmi-status";
 pub const EXEMPT_NAMES_POLICY: &str = "sluice-exempt-names";
 /// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps pauses for administrators.
 pub const PAUSE_POLICY: &str = "sluice-pause";
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that lets no [`crate::QuotaReview`] be stored.
+pub const REVIEW_POLICY: &str = "sluice-review";
 /// Verb on `namespaces`: who has it may create one of an exempt name.
 pub const EXEMPT_VERB: &str = "exempt";
 /// Most items of a list of an object that admission looks into, and most scheduling gates of a pod in a targeted namespace,
@@ -200,10 +206,13 @@ pub const WEBHOOK_SERVICE_PORT: u16 = 443;
 pub const ADMIN_PORT: u16 = 8081;
 /// Port of metrics in both containers, over HTTPS.
 pub const METRICS_PORT: u16 = 8444;
-/// Port on which the leading controller judges what pods and VMs are to take more, over HTTPS, for the webhook alone.
+/// Port on which the leading controller judges what pods and VMs are to take more, and says why something waits, over HTTPS,
+/// for the webhook alone.
 pub const GROWTH_PORT: u16 = 8445;
 /// Annotation of [`LEASE`]: address and port of [`GROWTH_PORT`] at its holder.
 pub const LEADER_ADDRESS_ANNOTATION: &str = "quota.sluice.dev/leader-address";
+/// Annotation of [`LEASE`] that its last holder left: its term, if it had nothing under way when it gave the lease back.
+pub const HANDED_OVER_ANNOTATION: &str = "quota.sluice.dev/handed-over";
 /// Name of the FlowSchema and the PriorityLevelConfiguration of our own requests.
 pub const FLOW: &str = "sluice";
 /// Name of the Service with the [`METRICS_PORT`] of all containers.

@@ -95,6 +95,11 @@ pub(crate) fn any_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
+/// A list of such objects.
+pub(crate) fn any_objects(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": any_object(generator) })
+}
+
 /// An expression of a rule.
 pub(crate) fn expression() -> Value {
     json!({ "type": "string", "minLength": 1, "maxLength": MAX_EXPRESSION })

@@ -56,10 +56,12 @@ const NULLABLE: [(&str, &str, &str); 8] = [
     ("creationTime", "status", "string"),
 ];
 
-/// Upstream's kind whose `status` is a field like any other.
-const WITHOUT_SUBRESOURCE: &str = "ApplicationAwareAppliedClusterResourceQuota";
+/// Upstream's kind of the mirrors of cluster quotas.
+const MIRROR: &str = "ApplicationAwareAppliedClusterResourceQuota";
+/// Kinds whose `status` is a field like any other: a mirror's, as upstream has it, and the answer that a review gets.
+const WITHOUT_SUBRESOURCE: [&str; 2] = [MIRROR, crate::names::QUOTA_REVIEW];
 /// Kinds that upstream's schema requires to have metadata.
-const WITH_METADATA: [&str; 2] = ["ApplicationAwareClusterResourceQuota", WITHOUT_SUBRESOURCE];
+const WITH_METADATA: [&str; 2] = ["ApplicationAwareClusterResourceQuota", MIRROR];
 
 /// Where in a schema a node is.
 #[derive(Clone, Copy)]
@@ -75,7 +77,7 @@ pub(crate) fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinit
     let names = &mut crd.spec.names;
     names.list_kind = Some(format!("{}List", names.kind));
     for version in &mut crd.spec.versions {
-        if names.kind == WITHOUT_SUBRESOURCE {
+        if WITHOUT_SUBRESOURCE.contains(&names.kind.as_str()) {
             version.subresources = None;
         }
         let Some(root) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) else {
@@ -363,6 +365,16 @@ mod tests {
         }
         let has_subresource = |name| !crd(name)["spec"]["versions"][0]["subresources"]["status"].is_null();
         assert_eq!(CLUSTER_QUOTAS.map(has_subresource), [true, false]);
+    }
+
+    #[test]
+    fn the_answer_to_a_review_is_not_dropped_as_the_status_of_a_new_object() {
+        let review = crd(crate::names::QUOTA_REVIEWS);
+        assert!(review["spec"]["versions"][0]["subresources"].is_null());
+        let explanations = field(&review, "status.explanations.[]");
+        assert_eq!(explanations["x-kubernetes-preserve-unknown-fields"], true);
+        assert_eq!(field(&review, "status")["required"], serde_json::json!(["held", "source", "text"]));
+        assert!(field(&review, "spec")["required"].is_null());
     }
 
     #[test]

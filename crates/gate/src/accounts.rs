@@ -59,6 +59,8 @@ use parts::sent::Sent;
 #[derive(Debug, Default)]
 pub struct Accounts {
     leading: bool,
+    /// Another process is to lead.
+    is_resigning: bool,
     evaluations: Evaluations,
     stages: PodStages,
     quota_sets: QuotaSets,
@@ -152,7 +154,8 @@ impl Accounts {
 
     /// When there is something to do even if nothing is seen (milliseconds of the monotonic clock).
     pub fn next_due_ms(&self, cluster: &Cluster, now: Moment) -> Option<u64> {
-        let has_more = self.leading && self.queue().has_news();
+        let decides = self.leading && !self.is_resigning;
+        let has_more = decides && self.queue().has_news();
         let asks = self.evaluations.has_next(cluster.config.evaluations_at_a_time);
         if has_more || asks || !self.is_settled() {
             return Some(now.mono_ms);
@@ -162,7 +165,7 @@ impl Accounts {
             self.pod_growth.next_due_ms(),
             self.machine_growth.next_due_ms(),
             self.pauses.next_due_ms(now, self.leading),
-            self.queue().next_due_ms().filter(|_| self.leading),
+            self.queue().next_due_ms().filter(|_| decides),
             self.targets.next_due().map(|second| now.at_second(second)),
             self.evaluations.next_due_ms(),
         ];

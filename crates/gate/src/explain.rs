@@ -17,7 +17,7 @@ pub(crate) mod words;
 pub use obstacle::{Lack, Obstacle, QuotaName, Short};
 pub use pod::{Ahead, PodExplanation, Verdict, Wait};
 pub use quota::{HeldTold, Line, QuotaExplanation, Taker};
-pub use words::{duration, table};
+pub use words::{duration, percent, plain, table};
 
 use std::fmt::{self, Display, Formatter};
 
@@ -45,6 +45,35 @@ pub enum Subject<'n> {
         /// Its name.
         name: &'n str,
     },
+}
+
+/// What an explanation is asked of in a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic<'n> {
+    /// A pod of this name.
+    Pod(&'n str),
+    /// An `ApplicationAwareResourceQuota` of this name.
+    Quota(&'n str),
+    /// An `ApplicationAwareClusterResourceQuota` of this name that selects the namespace.
+    ClusterQuota(&'n str),
+    /// A VirtualMachineInstance of this name.
+    Machine(&'n str),
+}
+
+/// What is told in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The answer.
+    Explained {
+        /// One; of a VM one for each of its pods.
+        explanations: Vec<Explanation>,
+        /// The namespace has so many pods that places and who takes most are left out.
+        is_crowded: bool,
+    },
+    /// The namespace has too many pods to look at all of them, which the answer needs.
+    Crowded,
+    /// There is no such object. Some names of the same kind in the namespace.
+    Unknown(Vec<Box<str>>),
 }
 
 /// Why things are as they are.

@@ -38,6 +38,7 @@ mod stage;
 mod state;
 mod stats;
 mod targeting;
+mod tell;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -56,7 +57,7 @@ pub use evaluators::{
 };
 pub use explain::{
     Ahead, Explanation, HeldTold, Lack, Line, Obstacle, PodExplanation, QuotaExplanation, QuotaName, Short,
-    Subject, Taker, Verdict, Wait, duration, table,
+    Subject, Taker, Told, Topic, Verdict, Wait, duration, percent, plain, table,
 };
 pub use handle::{Gate, GateWatches};
 pub use metrics::{GateMetrics, QuotaCollector};

@@ -39,6 +39,7 @@ pub(super) enum Work {
     Watch,
     Settle,
     Admit,
+    Explain,
     Audit,
 }
 
@@ -49,6 +50,7 @@ impl Work {
             Self::Watch => "watch",
             Self::Settle => "settle",
             Self::Admit => "admit",
+            Self::Explain => "explain",
             Self::Audit => "audit",
         }
     }

@@ -8,7 +8,7 @@ use sluice_runtime::lease::Leadership;
 use sluice_runtime::watch::WatchHealth;
 use tokio::sync::watch as latest;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::action::{Action, Outcome};
@@ -52,20 +52,21 @@ impl Gate {
         cancel.cancelled().await;
     }
 
-    /// Decides and acts while this process leads, until `cancel`. Then waits, for a while, for requests that
-    /// are under way.
+    /// Decides and acts while this process leads, until `cancel`. Then waits, for a while, until nothing is under way any
+    /// more. Returns whether that is so: then the next leader need not keep room for what this one has asked for.
     pub async fn decide(
         self,
         apply: Apply,
         mut leadership: latest::Receiver<Leadership>,
         cancel: CancellationToken,
-    ) {
+    ) -> bool {
         let mut requests = JoinSet::new();
         // Nothing waits for these: a stopping leader leaves them.
         let mut events = JoinSet::new();
         let audits = audit_for_ever(&self);
         tokio::pin!(audits);
         let mut led = false;
+        let mut resigns_until = None;
         loop {
             let due = {
                 let state = self.state.lock();
@@ -73,7 +74,11 @@ impl Gate {
                 state.next_due_ms(now).map(|ms| now.mono_ms.saturating_add(ms))
             };
             tokio::select! {
-                () = cancel.cancelled() => break,
+                () = cancel.cancelled(), if resigns_until.is_none() => {
+                    resigns_until = Some(Instant::now() + DRAIN);
+                    self.change(Work::Plan, |state, _| state.resign());
+                }
+                () = sleep_until(resigns_until.unwrap_or_else(Instant::now)), if resigns_until.is_some() => break,
                 () = self.news.notified() => {}
                 () = self.until(due) => {}
                 changed = leadership.changed() => if changed.is_err() { break },
@@ -81,14 +86,16 @@ impl Gate {
             }
             while requests.try_join_next().is_some() {}
             while events.try_join_next().is_some() {}
+            let is_handed_over = leadership.borrow().is_handed_over();
             if leadership.borrow().is_leading() && !led {
                 tokio::select! {
                     () = cancel.cancelled() => break,
                     () = self.catch_up(&apply) => {}
                 }
                 led = true;
-                self.change(Work::Plan, State::lead);
-                tracing::info!(held = self.state.lock().held(), "deciding");
+                let lead = if is_handed_over { State::lead_after_handover } else { State::lead };
+                self.change(Work::Plan, lead);
+                tracing::info!(held = self.state.lock().held(), is_handed_over, "deciding");
             }
             for action in self.plan() {
                 if let Action::Answer(ticket, judgement) = action {
@@ -123,11 +130,21 @@ impl Gate {
                     }
                 });
             }
+            let is_settled = || {
+                let state = self.state.lock();
+                !state.is_leading() || state.has_nothing_under_way()
+            };
+            if resigns_until.is_some() && is_settled() {
+                break;
+            }
         }
+        let until = resigns_until.unwrap_or_else(|| Instant::now() + DRAIN);
         let drained = async { while requests.join_next().await.is_some() {} };
-        if timeout(DRAIN, drained).await.is_err() {
+        let is_drained = timeout_at(until, drained).await.is_ok();
+        if !is_drained {
             tracing::warn!("stopping while requests are still under way");
         }
+        is_drained && self.state.lock().has_nothing_under_way()
     }
 
     /// Waits until everything is in the state that there was when this began: what a predecessor has recorded, and which

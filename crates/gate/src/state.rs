@@ -61,6 +61,8 @@ use super::view::View;
 pub struct State {
     /// It leads as soon as all VMs are appraised.
     to_lead: bool,
+    /// The predecessor left nothing under way.
+    is_handed_over: bool,
     cluster: Cluster,
     accounts: Accounts,
     recorder: Recorder,
@@ -75,6 +77,7 @@ impl State {
         let releaser = Releaser::new(config.concurrent_releases);
         Self {
             to_lead: false,
+            is_handed_over: false,
             cluster: Cluster::new(config, targeting),
             accounts: Accounts::default(),
             recorder: Recorder::new(Stamp::random()),
@@ -93,10 +96,28 @@ impl State {
         }
     }
 
+    /// As [`Self::lead`], where the predecessor [had nothing under way](Self::has_nothing_under_way) when it gave the lease
+    /// back, and everything that there was then is seen: what quotas have recorded above what pods take is of pods that have
+    /// ended.
+    pub fn lead_after_handover(&mut self, now: Moment) {
+        self.is_handed_over = true;
+        self.lead(now);
+    }
+
+    /// From now on nothing is decided or admitted any more; what is decided is brought to its end.
+    pub fn resign(&mut self) {
+        self.accounts.resign();
+    }
+
+    /// Whether this process leads, and nothing that it or a leader before it has asked for can be done any more without
+    /// being seen: no release without an answer, and no update of a pod or VM that was admitted.
+    #[must_use]
+    pub fn has_nothing_under_way(&self) -> bool {
+        self.accounts.has_nothing_under_way()
+    }
+
     fn begin_leading(&mut self, now: Moment) {
-        self.accounts.begin_leading(&self.cluster, now);
-        let quotas: Vec<QuotaId> = self.cluster.quotas.iter().map(|(id, _)| id).collect();
-        for id in quotas {
+        for id in self.accounts.begin_leading(&self.cluster, self.is_handed_over, now) {
             self.keep_recorded(id, now);
         }
         self.releaser.clear_queue();

@@ -15,6 +15,7 @@ use crate::releaser::Releaser;
 use crate::stage::{Stage, Stuck};
 
 mod quota;
+mod tell;
 
 /// What there is to look at.
 #[derive(Clone, Copy)]

@@ -76,8 +76,8 @@ pub use observed::{Dirty, Observed};
 pub use quantity::{QuantityText, ResourceTexts};
 pub use quota_spec::{QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};
 pub use quotas::{
-    ChargeObject, ClusterChange, ClusterScope, Quantities, QuotaChange, QuotaRecord, QuotaScope, Quotas,
-    Recorded, Told, ToldOfMachines,
+    ChargeObject, ClusterChange, ClusterScope, Printed, Quantities, QuotaChange, QuotaRecord, QuotaScope,
+    Quotas, Recorded, Told, ToldOfMachines,
 };
 pub use selector::read_selector;
 pub use stated::Stated;

@@ -21,7 +21,7 @@ pub use self::cluster::ClusterChange;
 use self::cluster::ClusterQuotas;
 pub use self::record::{ChargeObject, ClusterScope, QuotaRecord, QuotaScope};
 use self::record::{Compiled, compiled, counts_the_same};
-pub use self::recorded::{Quantities, Recorded, Told, ToldOfMachines};
+pub use self::recorded::{Printed, Quantities, Recorded, Told, ToldOfMachines};
 use self::shared_specs::SharedSpecs;
 use crate::kinds::arq::ArqWire;
 use crate::kinds::namespace::{NamespaceId, Namespaces};

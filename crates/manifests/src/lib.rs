@@ -30,6 +30,7 @@ mod policy;
 mod rbac;
 mod render;
 mod resources;
+mod review_policy;
 mod security;
 mod services;
 mod sidecars;

@@ -222,6 +222,7 @@ fn own_admission_rules() -> Vec<Value> {
         ("validatingadmissionpolicies", names::VMI_STATUS_POLICY),
         ("validatingadmissionpolicies", names::EXEMPT_NAMES_POLICY),
         ("validatingadmissionpolicies", names::PAUSE_POLICY),
+        ("validatingadmissionpolicies", names::REVIEW_POLICY),
         ("validatingadmissionpolicybindings", names::CHARGE_POLICY),
         ("validatingadmissionpolicybindings", names::LOCK_POLICY),
         ("validatingadmissionpolicybindings", names::GUARD_POLICY),
@@ -230,6 +231,7 @@ fn own_admission_rules() -> Vec<Value> {
         ("validatingadmissionpolicybindings", names::VMI_STATUS_POLICY),
         ("validatingadmissionpolicybindings", names::EXEMPT_NAMES_POLICY),
         ("validatingadmissionpolicybindings", names::PAUSE_POLICY),
+        ("validatingadmissionpolicybindings", names::REVIEW_POLICY),
     ];
     let mut resources = own.map(|(resource, _)| resource).to_vec();
     resources.dedup();
@@ -362,8 +364,9 @@ pub fn rancher_objects(options: &InstallOptions) -> Vec<Value> {
     objects.concat()
 }
 
-/// Those who may view a namespace may view its quotas, and of cluster quotas their mirrors there. `edit` and `admin` contain
-/// `view` and get nothing more: a tenant must not change what limits it.
+/// Those who may view a namespace may view its quotas, and of cluster quotas their mirrors there, and may ask why something
+/// waits: a QuotaReview tells of its namespace and is never stored. `edit` and `admin` contain `view` and get nothing more:
+/// a tenant must not change what limits it.
 fn tenant_view() -> Value {
     let mut labels = labels(None);
     set(&mut labels, &format!("{GROUP}/aggregate-to-view"), json!("true"));
@@ -373,6 +376,7 @@ fn tenant_view() -> Value {
         json!([
             rule(names::GROUP, &[names::ARQS, names::AACRQS], &READ),
             rule(names::MTQ_GROUP, &[names::VMMRQS], &READ),
+            rule(names::OWN_GROUP, &[names::QUOTA_REVIEWS], &["create"]),
         ]),
     )
 }

@@ -13,10 +13,13 @@ use sluice_manifests::{InstallOptions, admission_policies, mutating, validating}
 #[test]
 fn names_that_processes_find_each_other_by_stay() {
     for (is, frozen) in [
-        // Who leads, and where growth is asked for.
+        // Who leads, and where growth is asked for, and why something waits.
         (names::LEASE, "sluice-controller"),
         (names::LEADER_ADDRESS_ANNOTATION, "quota.sluice.dev/leader-address"),
         (Endpoint::Growth.path(), "/growth"),
+        // What the last leader says of what it has asked for. Without it room is kept for that.
+        (names::HANDED_OVER_ANNOTATION, "quota.sluice.dev/handed-over"),
+        (Endpoint::Explain.path(), "/explain"),
         // Certificates of both ends, and the segment before the paths of the webhook.
         (names::CA_SECRET, "sluice-ca"),
         (names::SERVING_SECRET, "sluice-webhook-cert"),

@@ -19,8 +19,8 @@ fn list(value: &Value) -> Vec<&str> {
 fn objects_come_after_what_they_need_and_what_refuses_pods_last() {
     let objects = render(&InstallOptions::default());
     let kinds: Vec<_> = objects.iter().filter_map(|object| object["kind"].as_str()).collect();
-    assert_eq!(kinds[..12], ["CustomResourceDefinition"; 12]);
-    assert_eq!(kinds[12], "Namespace");
+    assert_eq!(kinds[..13], ["CustomResourceDefinition"; 13]);
+    assert_eq!(kinds[13], "Namespace");
     let from = kinds.iter().position(|kind| kind.contains("AdmissionPolicy")).expect("policies");
     let named = |object: &Value| {
         let kind = object["kind"].as_str().expect("a kind").replace("AdmissionPolicy", "");
@@ -40,6 +40,8 @@ fn objects_come_after_what_they_need_and_what_refuses_pods_last() {
         "ValidatingBinding sluice-exempt-names",
         "Validating sluice-pause",
         "ValidatingBinding sluice-pause",
+        "Validating sluice-review",
+        "ValidatingBinding sluice-review",
         "Validating sluice-guard",
         "ValidatingBinding sluice-guard",
         "Mutating sluice-stamp",
@@ -155,7 +157,7 @@ fn the_operator_may_make_what_it_writes_go_with_its_role_and_nothing_else() {
 }
 
 #[test]
-fn tenants_may_read_their_quotas_and_nothing_more() {
+fn tenants_may_read_their_quotas_ask_and_nothing_more() {
     let objects = render(&InstallOptions::default());
     let mut aggregated = 0;
     for role in of_kind(&objects, "ClusterRole") {
@@ -163,7 +165,9 @@ fn tenants_may_read_their_quotas_and_nothing_more() {
         if labels.keys().any(|label| label.contains("aggregate-to-")) {
             aggregated += 1;
             for rule in role["rules"].as_array().expect("rules") {
-                assert_eq!(list(&rule["verbs"]), ["get", "list", "watch"]);
+                let asks = list(&rule["resources"]) == [names::QUOTA_REVIEWS];
+                let verbs: &[&str] = if asks { &["create"] } else { &["get", "list", "watch"] };
+                assert_eq!(list(&rule["verbs"]), verbs);
             }
         }
     }
@@ -254,7 +258,7 @@ fn own_requests_have_a_lane_of_their_own() {
 #[test]
 fn policies_and_bindings_speak_of_the_same_things() {
     let policies = admission_policies(&InstallOptions::default());
-    assert_eq!(policies.len(), 10);
+    assert_eq!(policies.len(), 11);
     for AdmissionPolicy { name, mutates, policy, binding } in &policies {
         let kind = if *mutates { "MutatingAdmissionPolicy" } else { "ValidatingAdmissionPolicy" };
         assert_eq!((&policy["kind"], &policy["metadata"]["name"]), (&json!(kind), &json!(name)));
@@ -375,7 +379,7 @@ fn where_the_webhook_alone_gates_no_policy_changes_objects() {
     let objects = render(&options);
     assert!(of_kind(&objects, "MutatingAdmissionPolicy").is_empty());
     assert!(of_kind(&objects, "MutatingAdmissionPolicyBinding").is_empty());
-    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicy").len(), 8);
+    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicy").len(), 9);
 }
 
 #[allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test stops at what is not as it must be")]
@@ -547,4 +551,15 @@ fn beside_rancher_one_write_as_one_account_is_added_and_nothing_else() {
         let names: Vec<_> = subjects.map(|subject| subject["name"].as_str().expect("a name")).collect();
         assert_eq!(names, [names::CONTROLLER, names::WEBHOOK, names::OPERATOR]);
     }
+}
+
+#[test]
+fn reviews_are_never_stored() {
+    let options = InstallOptions::default();
+    let policies = admission_policies(&options);
+    let policy = policies.iter().find(|each| each.name == names::REVIEW_POLICY).expect("a policy");
+    assert_eq!(resources(&policy.policy), [names::QUOTA_REVIEWS]);
+    let spec = &policy.policy["spec"];
+    assert_eq!((&spec["failurePolicy"], spec.get("matchConditions")), (&json!("Fail"), None));
+    assert_eq!(spec["validations"][0]["expression"], "request.?dryRun.orValue(false)");
 }

@@ -36,7 +36,13 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
         ]
     );
     assert_eq!(mutating[0]["metadata"]["name"], "gating-mutator");
-    assert_eq!(mutating[0]["webhooks"][0]["name"], "gater.cqo.kubevirt.io");
+    let names: Vec<_> = mutating[0]["webhooks"]
+        .as_array()
+        .expect("webhooks")
+        .iter()
+        .map(|webhook| &webhook["name"])
+        .collect();
+    assert_eq!(names, ["gater.cqo.kubevirt.io", "explain.quota.sluice.dev"]);
     for configuration in [mutating[0], validating[0]] {
         for webhook in configuration["webhooks"].as_array().expect("webhooks") {
             // Room for a migration is a service, and so is a warning; an AAQ may be what brings the webhook back. What is
@@ -194,4 +200,19 @@ fn the_size_of_vms_is_looked_at_where_pods_are_gated_and_waits_for_nothing() {
     let conditions: Vec<_> =
         size["matchConditions"].as_array().expect("conditions").iter().map(|one| &one["name"]).collect();
     assert_eq!(conditions, ["not-exempt", "states-resources", "new-or-resized", "made-by-hand"]);
+}
+
+#[test]
+fn reviews_are_answered_in_every_namespace_or_refused() {
+    let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
+    let explain = named(of_kind(&objects, "MutatingWebhookConfiguration")[0], "explain.quota.sluice.dev");
+    let rule = json!({
+        "apiGroups": ["quota.sluice.dev"], "apiVersions": ["*"], "operations": ["CREATE"],
+        "resources": ["quotareviews"], "scope": "Namespaced",
+    });
+    assert_eq!(explain["rules"], json!([rule]));
+    assert_eq!((&explain["namespaceSelector"], &explain["matchConditions"]), (&json!({}), &Value::Null));
+    assert_eq!((&explain["failurePolicy"], &explain["sideEffects"]), (&json!("Fail"), &json!("None")));
+    assert_eq!((&explain["timeoutSeconds"], &explain["reinvocationPolicy"]), (&json!(3), &json!("Never")));
+    assert_eq!(explain["clientConfig"]["service"]["path"], "/explain");
 }

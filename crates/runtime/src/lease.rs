@@ -5,6 +5,8 @@
 //! [`crate::shutdown::Tasks`]). What to do when is decided in [`plan`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -40,6 +42,19 @@ pub struct LeaseOptions {
     pub labels: BTreeMap<String, String>,
     /// Annotations that the lease has while we hold it.
     pub annotations: BTreeMap<String, String>,
+    /// Annotation with which a holder that has nothing under way gives the lease back; its value is the holder's term.
+    pub handover: Option<&'static str>,
+}
+
+/// With which a holder says, before it gives its lease back, that nothing of what it has asked for can be done any more.
+#[derive(Clone, Debug, Default)]
+pub struct Handover(Arc<AtomicBool>);
+
+impl Handover {
+    /// Nothing is under way.
+    pub fn nothing_is_under_way(&self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 impl LeaseOptions {
@@ -52,6 +67,7 @@ impl LeaseOptions {
             timings: Timings::default(),
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
+            handover: None,
         }
     }
 }
@@ -79,6 +95,8 @@ pub enum Leadership {
     Leading {
         /// `leaseTransitions`: grows with each change of the holder.
         term: i32,
+        /// The holder before has given the lease back, and said that it had nothing under way.
+        is_handed_over: bool,
     },
 }
 
@@ -86,6 +104,11 @@ impl Leadership {
     /// We lead, as far as the last message says; before a write ask [`WriteToken::is_held`].
     pub fn is_leading(&self) -> bool {
         matches!(self, Self::Leading { .. })
+    }
+
+    /// We lead, and the holder before had nothing under way.
+    pub fn is_handed_over(&self) -> bool {
+        matches!(self, Self::Leading { is_handed_over: true, .. })
     }
 }
 
@@ -125,6 +148,8 @@ pub struct Election {
     timings: Timings,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
+    handover: Option<&'static str>,
+    has_nothing_under_way: Handover,
     candidate: Candidate,
     /// The object as last read or written; `None` means: read before the next decision.
     fresh: Option<Option<Lease>>,
@@ -159,6 +184,8 @@ impl Election {
             timings: options.timings,
             labels: options.labels,
             annotations: options.annotations,
+            handover: options.handover,
+            has_nothing_under_way: Handover::default(),
             candidate: Candidate::new(options.identity, options.timings),
             fresh: None,
             token: WriteToken::new(),
@@ -171,6 +198,11 @@ impl Election {
     /// The token that writers ask.
     pub fn token(&self) -> WriteToken {
         self.token.clone()
+    }
+
+    /// With which we say that we have nothing under way.
+    pub fn handover(&self) -> Handover {
+        self.has_nothing_under_way.clone()
     }
 
     /// Changes of leadership.
@@ -270,6 +302,7 @@ impl Election {
     }
 
     async fn write(&mut self, step: Step, lease: Option<Lease>, limit: Duration) -> Duration {
+        let is_handed_over = matches!(step, Step::Take { .. }) && self.was_handed_over(lease.as_ref());
         let wanted = self.claim(&step, lease);
         let sent = self.now();
         let params = PostParams::default();
@@ -289,14 +322,22 @@ impl Election {
         let term = self.candidate.term();
         let name = &self.full_name;
         self.leadership.send_if_modified(|state| {
-            let changed = *state != Leadership::Leading { term };
+            let changed = !matches!(state, Leadership::Leading { term: known, .. } if *known == term);
             if changed {
-                tracing::info!(lease = %name, term, "leading");
+                tracing::info!(lease = %name, term, is_handed_over, "leading");
+                *state = Leadership::Leading { term, is_handed_over };
             }
-            *state = Leadership::Leading { term };
             changed
         });
         self.timings.retry
+    }
+
+    /// Whether the last holder has given the lease back and said, of its own term, that it had nothing under way.
+    fn was_handed_over(&self, lease: Option<&Lease>) -> bool {
+        let Some((annotation, lease)) = self.handover.zip(lease) else { return false };
+        let said = lease.metadata.annotations.as_ref().and_then(|known| known.get(annotation));
+        let Record { holder, transitions, .. } = record_of(lease);
+        holder.is_empty() && said.is_some_and(|term| *term == transitions.to_string())
     }
 
     /// The object to write: what was read, with our claim in it.
@@ -325,7 +366,11 @@ impl Election {
             }
         }
         lease.metadata.labels.get_or_insert_default().extend(self.labels.clone());
-        lease.metadata.annotations.get_or_insert_default().extend(self.annotations.clone());
+        let annotations = lease.metadata.annotations.get_or_insert_default();
+        annotations.extend(self.annotations.clone());
+        if let Some(handover) = self.handover {
+            annotations.remove(handover);
+        }
         spec.holder_identity = Some(self.candidate.me().to_owned());
         spec.lease_duration_seconds = i32::try_from(self.timings.duration.as_secs()).ok();
         spec.renew_time = Some(now);
@@ -371,6 +416,13 @@ impl Election {
             spec.holder_identity = Some(String::new());
             spec.lease_duration_seconds = Some(1);
             spec.renew_time = Some(MicroTime(jiff::Timestamp::now()));
+            let term = spec.lease_transitions.unwrap_or(0);
+            if let Some(handover) = self.handover
+                && self.has_nothing_under_way.0.load(Ordering::Acquire)
+            {
+                let annotations = lease.metadata.annotations.get_or_insert_default();
+                annotations.insert(handover.to_owned(), term.to_string());
+            }
             self.api.replace(&self.name, &PostParams::default(), &lease).await.map(drop)
         })
         .await;

@@ -324,6 +324,7 @@ where
     };
     let from = version.clone().unwrap_or_default();
     let stream = with_deadline(options.request_timeout, api.watch(&params, &from)).await?;
+    health.follows();
     let (mut events, started) = (stream.into_stream().boxed(), Instant::now());
     while let Some(event) = next(&mut events, health, started).await? {
         let event = match event {

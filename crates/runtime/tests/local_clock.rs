@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files of `crates` that do, and what rests on it. None decides about a pod, a quota or a lease.
-const READERS: [(&str, &str); 10] = [
+const READERS: [(&str, &str); 11] = [
     ("controllers/src/gating/tell.rs", "times of conditions of the AAQ"),
     (
         "evaluator-sdk/src/pod.rs",
@@ -27,6 +27,7 @@ const READERS: [(&str, &str); 10] = [
     ("runtime/src/events.rs", "times of events"),
     ("runtime/src/lease.rs", "times in the Lease, which no replica reads"),
     ("runtime/src/tls.rs", "whether a certificate has expired, long after it was to be replaced"),
+    ("sluice/src/cli/bundle.rs", "when a bundle was taken, for its name and its index"),
 ];
 
 const CLOCKS: [&str; 6] =

@@ -1,8 +1,10 @@
 //! Commands for people: why something waits, what is held, who takes how much. They read with the user's own rights, and
 //! need no process of Sluice.
 
+pub mod bundle;
 pub mod check;
 pub mod completion;
+pub mod dashboard;
 pub mod drain_check;
 pub mod list;
 pub mod top;
@@ -10,6 +12,6 @@ pub mod why;
 
 mod cluster;
 mod lists;
-mod nearest;
-mod printed;
+pub mod nearest;
+pub mod printed;
 mod world;

@@ -140,7 +140,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let request_deadline = lease.timings.duration.saturating_sub(lease.timings.renew_deadline);
     let identity = lease.identity.clone();
     let election = Election::new(lease_client, lease)?;
-    let (token, leadership) = (election.token(), election.leadership());
+    let (token, leadership, handover) = (election.token(), election.leadership(), election.handover());
 
     let mut registry = Registry::default();
     let metrics = GateMetrics::default();
@@ -206,8 +206,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let (certs, profile) = (Arc::new(CertStore::empty()), Arc::new(TlsProfile::default()));
     let clients = growth::asking(&args.namespace);
     let served = (Arc::clone(&certs), Arc::clone(&clients), Arc::clone(&profile));
-    let judge = growth::judge(gate.clone(), token.clone());
-    args.growth.serve(&mut tasks, judge, served, growth_metrics, &cancel)?;
+    let asked = growth::asked(&gate, &token, &identity);
+    args.growth.serve(&mut tasks, asked, served, growth_metrics, &cancel)?;
     let serving = Arc::clone(&certs);
     let about = About::new("controller", env!("CARGO_PKG_VERSION")).leading(token.clone());
     registry.register_collector(Box::new(about.certificate("serving", move || serving.validity())));
@@ -280,7 +280,10 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     tasks.spawn(
         "decisions",
         fallible(async move {
-            tokio::join!(deciding, waking, sweeping);
+            let (has_nothing_under_way, (), ()) = tokio::join!(deciding, waking, sweeping);
+            if has_nothing_under_way {
+                handover.nothing_is_under_way();
+            }
             stopped.cancel();
         }),
     );
@@ -294,6 +297,7 @@ impl ControllerArgs {
         let mut lease = LeaseOptions::new(&self.namespace, names::LEASE);
         lease.timings = self.lease.timings()?;
         lease.labels = crate::lease::labels();
+        lease.handover = Some(names::HANDED_OVER_ANNOTATION);
         match self.growth.address() {
             Some(address) => {
                 drop(

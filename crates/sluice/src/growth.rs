@@ -1,4 +1,5 @@
-//! Growth of pods and VMs: served by the controllers, of which the leader decides, and asked for by the webhook.
+//! What the webhook asks the controller that leads: whether pods and VMs may grow, and why something waits. Served by all
+//! controllers, of which the leader decides.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -15,11 +16,22 @@ use sluice_runtime::listen::{anywhere, listen};
 use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::tls::{CertStore, ClientAuthority, TlsProfile, mutual_tls, secret_entry};
+use sluice_webhook::endpoints::explain::{ExplainLeader, Tell};
 use sluice_webhook::endpoints::growth::{Growth, GrowthLeader, GrowthVerdict, Judge, Update};
 use sluice_webhook::{App, BodyLimits, Decision, Settings, WebhookMetrics, router};
 use tokio_util::sync::CancellationToken;
 
-/// Flags about the growth of pods and VMs.
+use crate::explain;
+
+/// What the leader is asked.
+pub struct Asked {
+    /// Whether a pod or a VM may take more.
+    judge: Judge,
+    /// Why something waits.
+    tell: Tell,
+}
+
+/// Flags about what the webhook asks.
 #[derive(Debug, clap::Args)]
 pub struct GrowthArgs {
     /// Where the webhook asks whether a pod may take more, over HTTPS
@@ -45,7 +57,7 @@ impl GrowthArgs {
     pub fn serve(
         &self,
         tasks: &mut Tasks,
-        judge: Judge,
+        asked: Asked,
         (certs, clients, profile): (Arc<CertStore>, Arc<ClientAuthority>, Arc<TlsProfile>),
         metrics: WebhookMetrics,
         cancel: &CancellationToken,
@@ -53,8 +65,9 @@ impl GrowthArgs {
         let listener = listen(self.growth_listen)?;
         let tls = mutual_tls(certs, clients, profile)?;
         let app = App::new(Settings::new(names::INSTALL_NAMESPACE), BodyLimits::default(), metrics);
-        let growth = (Endpoint::Growth, Decision::Async(Arc::new(GrowthLeader(judge))));
-        let service = router(&app, [growth]);
+        let growth = (Endpoint::Growth, Decision::Async(Arc::new(GrowthLeader(asked.judge))));
+        let explain = (Endpoint::Explain, Decision::Async(Arc::new(ExplainLeader::new(asked.tell))));
+        let service = router(&app, [growth, explain]);
         let limits = ServeLimits::default();
         let serving = serve(listener, tls, service, limits, ServeMetrics::default(), cancel.clone());
         tasks.spawn("growth", async move {
@@ -78,8 +91,15 @@ pub fn trust_clients(clients: &ClientAuthority, secret: &Secret) {
     }
 }
 
-/// Asks the gate, as long as this process leads.
-pub fn judge(gate: Gate, token: WriteToken) -> Judge {
+/// Asks the gate, as long as this process leads. `identity` is how its Lease names it.
+pub fn asked(gate: &Gate, token: &WriteToken, identity: &str) -> Asked {
+    Asked {
+        judge: judge(gate.clone(), token.clone()),
+        tell: explain::tell(gate.clone(), token.clone(), identity),
+    }
+}
+
+fn judge(gate: Gate, token: WriteToken) -> Judge {
     Box::new(move |growth: Growth| {
         let (gate, token) = (gate.clone(), token.clone());
         async move {

@@ -6,6 +6,7 @@ mod crds;
 mod evaluator;
 mod evaluators;
 mod existence;
+mod explain;
 mod gating;
 mod growth;
 mod headroom;
@@ -137,10 +138,35 @@ enum Command {
     ///
     /// Exit code: 0: all can; 1: an error; 2: wrong arguments; 3: some cannot; 4: not known.
     DrainCheck(Box<cli::drain_check::DrainCheckArgs>),
+    /// Show quotas, what waits and why on a page in the browser of this machine
+    ///
+    /// The page follows the cluster. It listens on 127.0.0.1, reads with the rights of the kubeconfig, changes nothing, and
+    /// lets in the browser that opens the printed address; no process of Sluice has to be alive. Ctrl-C ends it.
+    ///
+    /// Exit code: 0: it was ended; 1: an error; 2: wrong arguments.
+    Dashboard(Box<cli::dashboard::DashboardArgs>),
     /// Check whether an installation works
     ///
     /// Exit code: 0: nothing fails; 1: an error; 2: wrong arguments; 3: a check failed; 4: some could not be looked at.
     Check(Box<cli::check::CheckArgs>),
+    /// Collect what a maintainer needs to help you, in one archive
+    ///
+    /// Take it, look through it, and attach it to an issue: index.md in it says what is where, and what is missing. It has
+    /// versions, the objects of the installation, what `sluice check` says, quotas, pods that wait, virtual machines, live
+    /// migrations, events, and logs of Sluice's pods; at most 20 MiB. It reads with the rights of the kubeconfig, and no
+    /// process of Sluice has to be alive. Take it while the trouble is there: API servers forget events after an hour.
+    ///
+    /// Secrets are not read. Environment variables, arguments and commands of containers, contents of volumes, cloud-init
+    /// data of virtual machines, annotations of others and the secret path of the webhook are left out. Names, labels and
+    /// amounts of tenants stay: -n NAMESPACE keeps other namespaces out.
+    ///
+    /// What may not be read is named in the index, with the rules of RBAC that would allow it.
+    ///
+    /// Examples: `sluice bundle`; `sluice bundle -n team-a --file /tmp/team-a.tar.gz`; `sluice bundle --file - | tar tz`
+    ///
+    /// Exit code: 0: all was read; 1: an error; 2: wrong arguments; 4: something could not be read. The archive is there
+    /// then, and its index says what is missing.
+    Bundle(Box<cli::bundle::BundleArgs>),
     /// Print the script that completes commands in a shell
     Completion(cli::completion::CompletionArgs),
     /// Print the manual page, or write one for each command
@@ -184,7 +210,9 @@ fn main() -> anyhow::Result<ExitCode> {
             Command::List(command) => return cli::list::run(command).await,
             Command::Top(args) => return cli::top::run(*args).await,
             Command::DrainCheck(args) => return cli::drain_check::run(*args).await,
+            Command::Dashboard(args) => return cli::dashboard::run(*args).await,
             Command::Check(args) => return cli::check::run(*args).await,
+            Command::Bundle(args) => return cli::bundle::run(*args).await,
             Command::Completion(args) => cli::completion::run::<Cli>(&args)?,
             Command::Man(args) => cli::completion::man::<Cli>(&args)?,
         }

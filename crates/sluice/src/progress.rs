@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// So long nothing is said, and so long between two lines.
-const QUIET: Duration = Duration::from_secs(2);
+pub const QUIET: Duration = Duration::from_secs(2);
 
 /// Where lines go.
 pub type Say = fn(&str);

@@ -26,6 +26,7 @@ use sluice_runtime::serve::{ServeLimits, ServeMetrics, serve};
 use sluice_runtime::shutdown::{Tasks, on_signal};
 use sluice_runtime::tls::{CertStore, TlsProfile, server_tls, watch_files};
 use sluice_webhook::endpoints::QuotaEndpoint;
+use sluice_webhook::endpoints::explain::ExplainRelay;
 use sluice_webhook::endpoints::growth::GrowthRelay;
 use sluice_webhook::endpoints::headroom::HeadroomEndpoint;
 use sluice_webhook::endpoints::target::TargetEndpoint;
@@ -165,7 +166,8 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let leader = follow_leader(&mut tasks, &mut secrets, client.clone(), &args, &cancel);
     let asking = AsyncEndpoints {
         quotas: Arc::new(QuotaEndpoint::new(beside)),
-        growth: Arc::new(GrowthRelay::new(leader)),
+        growth: Arc::new(GrowthRelay::new(Arc::clone(&leader))),
+        explain: Arc::new(ExplainRelay::new(leader)),
         target: Arc::new(target),
         headroom: Arc::new(endpoint),
     };

@@ -102,6 +102,7 @@ async fn each_rule_of_a_configuration_leads_to_its_endpoint() {
             "pods" | "pods/resize" => "Pod",
             "gateprobes" => "GateProbe",
             "evaluators" => "Evaluator",
+            "quotareviews" => "QuotaReview",
             "virtualmachineinstances" => "VirtualMachineInstance",
             "virtualmachines" => "VirtualMachine",
             "aaqs" => "AAQ",

@@ -4,6 +4,7 @@
 //! beside the control plane as processes with tokens of their own service accounts.
 
 pub mod audit;
+pub mod browser;
 pub mod build;
 pub mod call;
 pub mod history;
@@ -22,6 +23,7 @@ pub mod running;
 pub mod scrape;
 pub mod service;
 pub mod simulated_harvester;
+pub mod simulated_kubelet;
 pub mod simulated_rancher;
 pub mod simulated_webhook;
 pub mod targets;

@@ -332,7 +332,8 @@ fn remove(admin: &Identity, resource: &ApiResource, name: &str) -> anyhow::Resul
     })
 }
 
-fn acceptor(bed: &Bed) -> anyhow::Result<TlsAcceptor> {
+/// TLS with a certificate of the bed's authority, for loopback.
+pub(crate) fn acceptor(bed: &Bed) -> anyhow::Result<TlsAcceptor> {
     let (certificate, key) = bed.serving_certificate(&["127.0.0.1"])?;
     let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes())?];
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;

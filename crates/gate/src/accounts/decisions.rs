@@ -18,6 +18,9 @@ const LOOKS: usize = 256;
 
 impl Accounts {
     pub fn decide(&mut self, cluster: &Cluster, now: Moment) {
+        if self.is_resigning {
+            return;
+        }
         // The wait of a pod that is older than this process begins when this process first sees the pod.
         let patience = Patience { now_ms: now.mono_ms, limit_ms: cluster.config.patience_ms };
         for decision in self.stages.queue_mut().decide(patience, LOOKS) {

@@ -111,7 +111,7 @@ impl Accounts {
         before: Version,
         find: impl FnOnce(NamespaceId) -> Option<(K, Version)>,
     ) -> Result<Option<(K, NamespaceId)>, Judgement> {
-        if !self.leading {
+        if !self.leading || self.is_resigning {
             return Err(Judgement::Undecided("this process does not lead"));
         }
         if !is_charged {

@@ -9,10 +9,29 @@ use crate::orders::{News, Order};
 
 impl Accounts {
     /// From now on decisions are made. What quotas have recorded is to be [kept](Self::reserve_in_flight) before
-    /// [`Self::take_stock`].
-    pub fn begin_leading(&mut self, cluster: &Cluster, now: Moment) {
+    /// [`Self::take_stock`], where this says so.
+    pub fn begin_leading(&mut self, cluster: &Cluster, is_handed_over: bool, now: Moment) -> Vec<QuotaId> {
         self.leading = true;
-        self.doubt(cluster, now);
+        if !is_handed_over {
+            self.doubt(cluster, now);
+        }
+        let quotas = cluster.quotas.iter().map(|(id, _)| id);
+        // Pods without an answer of their evaluators may take any part of what is recorded.
+        quotas.filter(|id| !is_handed_over || self.has_unanswered(cluster, *id)).collect()
+    }
+
+    /// From now on nothing is decided or admitted any more; what is decided is brought to its end.
+    pub const fn resign(&mut self) {
+        self.is_resigning = true;
+    }
+
+    /// See [`State::has_nothing_under_way`](crate::State::has_nothing_under_way).
+    pub fn has_nothing_under_way(&self) -> bool {
+        self.leading
+            && self.sent.are_all_answered()
+            && self.pod_growth.is_empty()
+            && self.machine_growth.is_empty()
+            && self.foreign_charges.is_empty()
     }
 
     /// What a predecessor has left is gone on with.

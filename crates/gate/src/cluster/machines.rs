@@ -155,6 +155,21 @@ impl Machines {
         self.known.contains_key(owner)
     }
 
+    /// The VMs of a namespace that were seen, with their names.
+    pub fn in_namespace<'m>(
+        &'m self,
+        namespace: &Arc<str>,
+    ) -> impl Iterator<Item = (&'m Owner, &'m Arc<str>)> {
+        let first = Owner { namespace: Arc::clone(namespace), uid: Uid::Uuid(0) };
+        let from = self.known.range(first.clone()..).map(|(owner, machine)| (owner, &machine.name));
+        from.take_while(move |(owner, _)| owner.namespace == first.namespace)
+    }
+
+    /// The VM of this name.
+    pub fn find(&self, namespace: &Arc<str>, name: &str) -> Option<&Owner> {
+        self.in_namespace(namespace).find(|(_, known)| ***known == *name).map(|(owner, _)| owner)
+    }
+
     /// `metadata.name` of the VM if it was seen.
     pub fn name(&self, owner: &Owner) -> Option<&Arc<str>> {
         self.known.get(owner).map(|machine| &machine.name)

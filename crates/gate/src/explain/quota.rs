@@ -6,13 +6,15 @@ use std::sync::Arc;
 use sluice_engine::{Quantity, QuotaKind};
 
 use super::obstacle::QuotaName;
-use super::words::{duration, moment, table};
+use super::words::{duration, moment, percent, table};
 
 /// A quota as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaExplanation {
     /// Its namespace; empty for one of the cluster.
     pub namespace: Arc<str>,
+    /// The namespace of which alone it tells who takes and who waits; `None`: of all.
+    pub within: Option<Arc<str>>,
     /// Which it is.
     pub quota: QuotaName,
     /// The keys that pods take of.
@@ -52,11 +54,8 @@ pub struct Line {
 impl Line {
     /// `used` in hundredths of the limit; 100 of a limit of 0.
     #[must_use]
-    pub fn percent(&self) -> i128 {
-        match self.limit.nanos() {
-            0 => 100,
-            limit => self.used.nanos().saturating_mul(100) / limit,
-        }
+    pub fn percent(&self) -> i64 {
+        percent(self.used, self.limit)
     }
 }
 
@@ -95,16 +94,7 @@ impl QuotaExplanation {
             write!(f, ", oldest {} ({name}, since {})", duration(now - since), moment(*since))?;
         }
         writeln!(f)?;
-        let head = ["KEY", "USED", "LIMIT", "%", "COUNTED", "RELEASED, NOT YET SEEN", "UNSEEN"];
-        let mut rows = vec![head.map(str::to_owned).to_vec()];
-        for line in &self.lines {
-            let percent = format!("{}%", line.percent());
-            let amounts = [line.counted, line.assumed, line.unseen].map(|amount| amount.to_string());
-            let mut row = vec![line.key.to_string(), line.used.to_string(), line.limit.to_string(), percent];
-            row.extend(amounts);
-            rows.push(row);
-        }
-        table(f, "  ", &rows)?;
+        table(f, "  ", &self.rows())?;
         if !self.takers.is_empty() {
             let takers: Vec<String> =
                 self.takers.iter().map(|taker| format!("{} {}", taker.name, taker.amount)).collect();
@@ -117,6 +107,30 @@ impl QuotaExplanation {
             writeln!(f, "  Not enforced: {told}.")?;
         }
         Ok(())
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let mut head = ["KEY", "USED", "LIMIT", "%"].map(str::to_owned).to_vec();
+        head.extend(match &self.within {
+            Some(namespace) => vec![format!("IN {namespace}"), "ELSEWHERE".to_owned()],
+            None => ["COUNTED", "RELEASED, NOT YET SEEN", "UNSEEN"].map(str::to_owned).to_vec(),
+        });
+        let mut rows = vec![head];
+        for line in &self.lines {
+            let mut row = vec![
+                line.key.to_string(),
+                line.used.to_string(),
+                line.limit.to_string(),
+                format!("{}%", line.percent()),
+            ];
+            let amounts = match self.within {
+                Some(_) => vec![line.counted, line.unseen],
+                None => vec![line.counted, line.assumed, line.unseen],
+            };
+            row.extend(amounts.iter().map(ToString::to_string));
+            rows.push(row);
+        }
+        rows
     }
 
     /// `ApplicationAwareResourceQuota` or the kind of one of the cluster.

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use sluice_engine::Quantity;
+
 /// The limit of the API for the note of an event, in bytes.
 pub const MOST_BYTES: usize = 1024;
 
@@ -83,9 +85,47 @@ pub fn moment(second: i64) -> String {
     jiff::Timestamp::from_second(second).map(|moment| moment.to_string()).unwrap_or_default()
 }
 
+/// `used` in hundredths of the limit; 100 of a limit of 0.
+#[must_use]
+pub fn percent(used: Quantity, limit: Quantity) -> i64 {
+    let percent = match limit.nanos() {
+        0 => 100,
+        limit => used.nanos().saturating_mul(100) / limit,
+    };
+    i64::try_from(percent).unwrap_or(i64::MAX)
+}
+
+/// The text without characters that a terminal would obey or that turn text round: what tenants and webhooks write may have
+/// some.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    let turns = |c: char| {
+        ['\u{61c}', '\u{200e}', '\u{200f}'].contains(&c)
+            || ('\u{202a}'..='\u{202e}').contains(&c)
+            || ('\u{2066}'..='\u{2069}').contains(&c)
+    };
+    let is_harmless = |c: char| c == '\n' || !(c.is_control() || turns(c));
+    text.chars().map(|c| if is_harmless(c) { c } else { '\u{fffd}' }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_nothing_is_full() {
+        let amount = |text: &str| Quantity::parse(text).unwrap();
+        assert_eq!(percent(amount("0"), amount("0")), 100);
+        assert_eq!(percent(amount("1500m"), amount("2")), 75);
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_replaced() {
+        assert_eq!(
+            plain("a\u{1b}[31mb\u{7}\u{9b}2J\u{202e}c\nü"),
+            "a\u{fffd}[31mb\u{fffd}\u{fffd}2J\u{fffd}c\nü"
+        );
+    }
 
     #[test]
     fn durations_have_two_units() {

@@ -1,7 +1,7 @@
 //! Whether what a quota has recorded is what it should be.
 
 use sluice_engine::{QuotaId, StatusTarget};
-use sluice_index::{QuotaRecord, Told, Version};
+use sluice_index::{Printed, QuotaRecord, Told, Version};
 
 use crate::accounts::Accounts;
 use crate::action::{Record, RecordedIn, RecordedObject};
@@ -31,8 +31,7 @@ pub fn says(quota: &QuotaRecord, target: &StatusTarget, held: i64) -> bool {
     }
     are_numbers_right
         && recorded.held.unwrap_or(0) == held
-        && recorded.requests.as_deref().unwrap_or_default() == target.requests
-        && recorded.limits.as_deref().unwrap_or_default() == target.limits
+        && recorded.printed == Printed::of(&target.requests, &target.limits)
         && recorded.uncounted.as_ref().map_or("", |told| &told.message) == target.uncounted
         && recorded.machines.map(|told| told.calculator) == target.machines.map(Some)
         && is_unenforced_said(recorded.unenforced.as_deref(), target)

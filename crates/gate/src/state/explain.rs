@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{Amount, QuotaId, StatusTarget};
+use sluice_engine::{Amount, Quantity, QuotaId, StatusTarget};
 
 use super::State;
 use crate::config::Moment;
-use crate::explain::{Explanation, PodExplanation, Subject};
+use crate::explain::{Explanation, PodExplanation, Subject, Taker, Told, Topic};
 use crate::view::View;
 
 /// Rounds after which deciding in memory ends, whatever is left: more than any cluster needs.
@@ -37,10 +37,28 @@ impl State {
         self.view().explain(subject)
     }
 
+    /// What is told of a subject in a namespace; `None`: this process does not lead.
+    #[must_use]
+    pub fn tell(&self, namespace: &str, topic: Topic<'_>) -> Option<Told> {
+        self.view().tell(namespace, topic)
+    }
+
     /// The pods with this controller's gate, without their places, the oldest first.
     #[must_use]
     pub fn held_pods(&self) -> Vec<PodExplanation> {
         self.view().held_pods()
+    }
+
+    /// Who takes most of the fullest key of a quota of a namespace, so many of them, and what all others take; none of a
+    /// quota that is not known.
+    #[must_use]
+    pub fn takers_of_quota(
+        &self,
+        namespace: &str,
+        name: &str,
+        most: usize,
+    ) -> (Vec<Taker>, Option<(usize, Quantity)>) {
+        self.view().takers_of_quota(namespace, name, most)
     }
 
     /// Namespace and name of each pod that is counted by a quota, and what it takes of a key; pods of a VM alike.

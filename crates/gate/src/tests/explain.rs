@@ -13,15 +13,15 @@ use super::server::{Change, GATE, KINDS, Kind, Server, key, wire};
 use super::stories::{Story, at};
 use crate::{Explanation, GateConfig, Moment, PodExplanation, Regarding, State, Subject, Verdict};
 
-const NAMESPACES: [&str; 3] = ["blue", "green", "red"];
+pub(super) const NAMESPACES: [&str; 3] = ["blue", "green", "red"];
 
-fn new_state() -> State {
+pub(super) fn new_state() -> State {
     let config = GateConfig::new(GATE, ChargeRules::for_minor(36));
     State::new(config, Targeting::new(kube::core::Selector::default(), own_namespace()))
 }
 
 /// What a process finds that lists all objects and knows nothing else. What is recorded it leaves out: it knows all pods.
-fn recomputed(server: &Server, now: Moment) -> State {
+pub(super) fn recomputed(server: &Server, now: Moment) -> State {
     let mut state = new_state();
     for kind in KINDS.into_iter().filter(|kind| *kind != Kind::Charge) {
         for (_, object) in server.all(kind, "") {
@@ -37,7 +37,7 @@ fn recomputed(server: &Server, now: Moment) -> State {
 }
 
 /// What is known in one namespace: its own pods and quotas, and of cluster quotas the limits and the total.
-fn seen_from(server: &Server, namespace: &str, now: Moment) -> State {
+pub(super) fn seen_from(server: &Server, namespace: &str, now: Moment) -> State {
     let mut state = new_state();
     for kind in [Kind::Namespace, Kind::Quota, Kind::Pod, Kind::ClusterQuota, Kind::Charge, Kind::Permission]
     {
@@ -57,14 +57,14 @@ fn seen_from(server: &Server, namespace: &str, now: Moment) -> State {
 }
 
 #[derive(Clone, Debug)]
-enum Op {
+pub(super) enum Op {
     Create { namespace: usize, milli: u64, priority: i32 },
     Delete(usize),
     Finish(usize),
     Limit(usize, u64),
 }
 
-fn ops() -> impl Strategy<Value = Vec<Op>> {
+pub(super) fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         6 => (0..3usize, 1..12u64, 0..3i32)
             .prop_map(|(namespace, tenths, priority)| Op::Create { namespace, milli: tenths * 100, priority }),
@@ -76,7 +76,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 /// A leader that has done all there is to do.
-fn led(ops: &[Op]) -> Story {
+pub(super) fn led(ops: &[Op]) -> Story {
     let mut story = Story::led();
     for namespace in NAMESPACES {
         story.server.label(namespace, namespace != "red");
@@ -170,7 +170,7 @@ proptest! {
 }
 
 /// One situation: two pods wait, the first for lack of room in two quotas.
-fn short() -> Story {
+pub(super) fn short() -> Story {
     let mut story = Story::led();
     story.server.label("blue", true);
     story.server.allow(true);

@@ -35,6 +35,7 @@ mod server;
 mod step;
 mod stories;
 mod team;
+mod tell;
 mod told;
 mod trace;
 mod two_records;

@@ -23,6 +23,8 @@ pub struct Replica {
     pub listings: [Option<Listing>; KINDS.len()],
     /// It leads as soon as it has seen so much: what there was when it got the lease.
     pub catches_up: Option<usize>,
+    /// The leader before it had nothing under way.
+    pub is_handed_over: bool,
     pub deposed_at: Option<u64>,
 }
 
@@ -53,6 +55,7 @@ impl Replica {
             leads,
             listings: Default::default(),
             catches_up: leads.then_some(cursor),
+            is_handed_over: false,
             deposed_at: None,
         };
         server.tell(&mut new.state, now);
@@ -113,7 +116,10 @@ impl Replica {
         let has_seen = |wanted| KINDS.into_iter().all(|kind| self.has_seen(server, kind, wanted));
         if self.catches_up.is_some_and(has_seen) {
             self.catches_up = None;
-            self.state.lead(now);
+            match self.is_handed_over {
+                true => self.state.lead_after_handover(now),
+                false => self.state.lead(now),
+            }
         }
     }
 

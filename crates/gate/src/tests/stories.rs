@@ -67,6 +67,15 @@ impl Story {
         }
     }
 
+    /// A new process lists.
+    fn list(&mut self, now: Moment) {
+        self.state.apply_quota(&wire(self.server.quota().unwrap().clone()), now);
+        for (_, pod) in self.server.pods() {
+            self.state.apply_pod(&wire(pod.clone()), now);
+        }
+        self.cursor = self.server.log.len();
+    }
+
     /// Does everything that is asked for until nothing is.
     pub(super) fn run(&mut self, now: Moment) {
         while self.run_once(now) {}
@@ -353,16 +362,62 @@ fn freed_room_is_given_away_at_once_after_a_restart() {
     let server = std::mem::take(&mut story.server);
     let mut next = Story::begin();
     next.server = server;
-    // A new process lists.
-    next.state.apply_quota(&wire(next.server.quota().unwrap().clone()), at(20));
-    for (_, pod) in next.server.pods() {
-        next.state.apply_pod(&wire(pod.clone()), at(20));
-    }
-    next.cursor = next.server.log.len();
+    next.list(at(20));
     next.state.lead(at(20));
     next.run(at(20));
     assert_eq!(next.gated(), ["b"]);
     next.server.delete_pod("a");
     next.run(at(30));
     assert_eq!(next.gated(), Vec::<&str>::new());
+}
+
+/// A pod ends while nobody leads: its room is free at once after a leader that had nothing under way, and kept for what may
+/// be under way after one that ended otherwise.
+#[test]
+fn room_is_kept_for_a_predecessor_unless_it_had_nothing_under_way() {
+    for is_handed_over in [true, false] {
+        let mut story = Story::led();
+        story.server.set_hard(1000);
+        story.server.create_pod("a", 600, 0);
+        story.run(at(0));
+        assert!(story.state.has_nothing_under_way());
+        story.server.create_pod("b", 600, 0);
+        story.server.delete_pod("a");
+        let mut next = Story::begin();
+        next.server = std::mem::take(&mut story.server);
+        next.list(at(20));
+        assert!(!next.state.has_nothing_under_way(), "it does not lead");
+        match is_handed_over {
+            true => next.state.lead_after_handover(at(20)),
+            false => next.state.lead(at(20)),
+        }
+        next.run(at(20));
+        assert_eq!(next.gated().is_empty(), is_handed_over);
+        assert_eq!(next.state.has_nothing_under_way(), is_handed_over);
+        next.run(at(51_000));
+        next.run(at(51_100));
+        assert!(next.gated().is_empty() && next.state.has_nothing_under_way());
+    }
+}
+
+#[test]
+fn a_release_is_under_way_until_it_is_answered() {
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 600, 0);
+    let release = loop {
+        story.see_all(at(0));
+        let action = story.state.plan(at(0)).pop().expect("the pod is to be released");
+        if let Action::Release(_) = action {
+            break action;
+        }
+        let outcome = story.server.outcome(&action, Fault::None);
+        story.state.on_outcome(outcome, at(0));
+    };
+    assert!(!story.state.has_nothing_under_way());
+    let lost = story.server.outcome(&release, Fault::RequestLost);
+    story.state.on_outcome(lost, at(0));
+    assert!(!story.state.has_nothing_under_way(), "it may be done later");
+    story.run(at(10_000));
+    assert!(story.gated().is_empty() && story.state.has_nothing_under_way());
 }

@@ -142,13 +142,17 @@ impl World {
         if self.replicas[replica].deposed_at.is_some() {
             self.crash(replica);
         }
+        let mut is_handed_over = false;
         for other in self.replicas.iter_mut().filter(|other| other.leads) {
+            // Not where a leader goes on that was replaced.
+            is_handed_over = self.trouble == Trouble::Expiry && other.state.has_nothing_under_way();
             other.leads = false;
             other.deposed_at = Some(self.now_ms);
         }
         let chosen = &mut self.replicas[replica];
         chosen.leads = true;
         chosen.deposed_at = None;
+        chosen.is_handed_over = is_handed_over;
         chosen.catches_up = Some(self.server.log.len());
         self.deliver(replica, Kind::Pod, 0);
         self.plan();

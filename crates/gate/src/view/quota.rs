@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_engine::{Amount, Claim, Format, Quantity, QuotaId, Resource};
+use sluice_engine::{Amount, Claim, Format, Quantity, QuotaId, Resource, StatusTarget};
 use sluice_index::NamespaceId;
 
 use super::View;
@@ -18,21 +18,32 @@ type Takers = (Vec<Taker>, Option<(usize, Quantity)>);
 
 impl View<'_> {
     pub(super) fn quota_explanation(&self, id: QuotaId) -> Option<QuotaExplanation> {
+        let mut explanation = self.quota_summary(id, self.accounts.status_of(self.cluster, id))?;
+        self.name_takers(&mut explanation, id, self.cluster.quotas.get(id)?.namespace());
+        Some(explanation)
+    }
+
+    /// The same without who takes most. `target`: the status that the quota should have.
+    pub(super) fn quota_summary(
+        &self,
+        id: QuotaId,
+        target: Option<StatusTarget>,
+    ) -> Option<QuotaExplanation> {
         let record = self.cluster.quotas.get(id)?;
         let name = self.cluster.quota_name(id)?;
         let namespace = match record.namespace() {
             Some(namespace) => Arc::clone(&self.cluster.namespaces.get(namespace)?.name),
             None => Arc::from(""),
         };
-        let target = self.accounts.status_of(self.cluster, id);
         let lines =
             target.as_ref().map(|target| self.lines(id, &target.hard, &target.used)).unwrap_or_default();
         let told = target.into_iter().flat_map(|target| {
             let unenforced = target.unenforced.map(|told| told.message);
             Some(target.uncounted).filter(|text| !text.is_empty()).into_iter().chain(unenforced)
         });
-        let mut explanation = QuotaExplanation {
+        Some(QuotaExplanation {
             namespace,
+            within: None,
             quota: name,
             lines,
             held: self.accounts.queue().held(id),
@@ -41,16 +52,23 @@ impl View<'_> {
             others: None,
             invalid: record.compiled.is_err().then(|| self.cluster.invalid_message(id)),
             not_enforced: told.collect(),
-        };
+        })
+    }
+
+    /// Names the pods of the namespace that take most of the key that is nearest to its limit; without one, the namespaces.
+    pub(super) fn name_takers(
+        &self,
+        explanation: &mut QuotaExplanation,
+        id: QuotaId,
+        namespace: Option<NamespaceId>,
+    ) {
         let fullest =
             explanation.fullest().map(|line| (Resource::from_quota_key(&line.key), line.limit.format()));
-        if let Some((resource, format)) = fullest {
-            (explanation.takers, explanation.others) = match record.namespace() {
-                Some(namespace) => self.takers(id, namespace, &resource, format),
-                None => self.taking_namespaces(id, &resource, format),
-            };
-        }
-        Some(explanation)
+        let Some((resource, format)) = fullest else { return };
+        (explanation.takers, explanation.others) = match namespace {
+            Some(namespace) => self.takers(id, namespace, (&resource, format), NAMED),
+            None => self.taking_namespaces(id, &resource, format),
+        };
     }
 
     fn lines(&self, id: QuotaId, hard: &[(String, Quantity)], used: &[(String, Quantity)]) -> Vec<Line> {
@@ -81,11 +99,33 @@ impl View<'_> {
     ) -> Takers {
         let id = quotas.iter().find(|id| self.cluster.quota_name(**id).as_ref() == Some(&obstacle.quota));
         let Some((id, key)) = id.zip(obstacle.keys.first()) else { return Takers::default() };
-        self.takers(*id, namespace, &Resource::from_quota_key(&key.key), key.limit.format())
+        self.takers(*id, namespace, (&Resource::from_quota_key(&key.key), key.limit.format()), NAMED)
     }
 
-    /// Pods of a namespace that take something of a quota; pods of a VM together.
-    fn takers(&self, id: QuotaId, namespace: NamespaceId, resource: &Resource, format: Format) -> Takers {
+    /// Who takes most of the fullest key of a quota of a namespace, so many of them; none of a quota that is not known.
+    #[must_use]
+    pub fn takers_of_quota(&self, namespace: &str, name: &str, most: usize) -> Takers {
+        let found = self
+            .cluster
+            .namespaces
+            .id(namespace)
+            .and_then(|id| Some((id, self.cluster.quotas.find(id, name)?)));
+        let Some((namespace, id)) = found else { return Takers::default() };
+        let explanation = self.quota_explanation(id);
+        let Some(line) = explanation.as_ref().and_then(QuotaExplanation::fullest) else {
+            return Takers::default();
+        };
+        self.takers(id, namespace, (&Resource::from_quota_key(&line.key), line.limit.format()), most)
+    }
+
+    /// Pods of a namespace that take something of a quota, the largest so many by name; pods of a VM together.
+    fn takers(
+        &self,
+        id: QuotaId,
+        namespace: NamespaceId,
+        (resource, format): (&Resource, Format),
+        most: usize,
+    ) -> Takers {
         let pods = self.cluster.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
         let mut by_name: BTreeMap<String, Amount> = BTreeMap::new();
         for pod in pods {
@@ -105,7 +145,7 @@ impl View<'_> {
                 None => drop(by_name.insert(record.name.to_string(), amount)),
             }
         }
-        largest(by_name, format)
+        largest(by_name, format, most)
     }
 
     /// Namespace and name of each pod that is counted by a quota, and what it takes of a key; pods of a VM alike.
@@ -144,14 +184,14 @@ impl View<'_> {
                 shares.get(namespace.share()).get(at).copied().filter(|amount| *amount > Amount::ZERO)?;
             Some((self.cluster.namespaces.get(namespace)?.name.to_string(), amount))
         });
-        largest(by_name.collect(), format)
+        largest(by_name.collect(), format, NAMED)
     }
 }
 
-fn largest(by_name: BTreeMap<String, Amount>, format: Format) -> Takers {
+fn largest(by_name: BTreeMap<String, Amount>, format: Format, most: usize) -> Takers {
     let mut all: Vec<(String, Amount)> = by_name.into_iter().collect();
     all.sort_by_key(|(_, amount)| std::cmp::Reverse(*amount));
-    let rest = all.split_off(all.len().min(NAMED));
+    let rest = all.split_off(all.len().min(most));
     let sum = rest.iter().fold(Amount::ZERO, |sum, (_, amount)| sum.saturating_add(*amount));
     let others = (!rest.is_empty()).then(|| (rest.len(), sum.quantity(format)));
     let takers = all.into_iter().map(|(name, amount)| Taker { name, amount: amount.quantity(format) });

@@ -1,5 +1,7 @@
 //! What was last recorded of a quota: in the status of an `ApplicationAwareResourceQuota`, in the charge of a cluster quota.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use sluice_api::names;
 use sluice_engine::Quantity;
 use sluice_engine::vm::Calculator;
@@ -15,10 +17,8 @@ pub struct Recorded {
     pub hard: Quantities,
     /// `status.used`, as `hard`.
     pub used: Quantities,
-    /// `status.requests`, for people.
-    pub requests: Option<String>,
-    /// `status.limits`, for people.
-    pub limits: Option<String>,
+    /// `status.requests` and `status.limits`, which are for people.
+    pub printed: Printed,
     /// `status.held`, for people.
     pub held: Option<i64>,
     /// `status.heldSince`, in seconds since the epoch.
@@ -34,6 +34,24 @@ pub struct Recorded {
     pub machines: Option<ToldOfMachines>,
     /// What the condition says that pods are not limited; `None` without one, the usual case.
     pub unenforced: Option<Box<Told>>,
+}
+
+/// The texts that `kubectl get` prints of a quota. They are only compared, so that a hash of them is enough: the texts of
+/// 10,000 quotas would take megabytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Printed(Option<u64>);
+
+impl Printed {
+    /// These texts; both are empty where there are none.
+    #[must_use]
+    pub fn of(requests: &str, limits: &str) -> Self {
+        if requests.is_empty() && limits.is_empty() {
+            return Self(None);
+        }
+        let mut hasher = DefaultHasher::new();
+        (requests, limits).hash(&mut hasher);
+        Self(Some(hasher.finish()))
+    }
 }
 
 /// What the condition about VMs says.
@@ -93,8 +111,10 @@ impl Recorded {
         Self {
             hard: Quantities::read(&status.hard, shared),
             used: Quantities::read(&status.used, shared),
-            requests: status.requests.clone(),
-            limits: status.limits.clone(),
+            printed: Printed::of(
+                status.requests.as_deref().unwrap_or_default(),
+                status.limits.as_deref().unwrap_or_default(),
+            ),
             held: status.held,
             held_since: status.held_since.as_ref().map(|since| since.0.as_second()),
             pods_held: Told::read(conditions, names::PODS_HELD, "True"),

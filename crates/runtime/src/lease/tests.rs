@@ -81,11 +81,14 @@ impl FakeApi {
     }
 
     fn candidate(&self, name: &str) -> Running {
-        let options = LeaseOptions { identity: name.to_owned(), ..LeaseOptions::new("system", "lease") };
+        let identity = name.to_owned();
+        let options =
+            LeaseOptions { identity, handover: Some("handed-over"), ..LeaseOptions::new("system", "lease") };
         let election = Election::new(self.client(), options).unwrap();
         let (token, leadership, cancel) = (election.token(), election.leadership(), CancellationToken::new());
+        let handover = election.handover();
         let task = tokio::spawn(election.run(cancel.clone()));
-        Running { token, leadership, cancel, task }
+        Running { token, leadership, handover, cancel, task }
     }
 }
 
@@ -96,6 +99,7 @@ fn status(code: u16, reason: &str) -> Value {
 struct Running {
     token: WriteToken,
     leadership: watch::Receiver<Leadership>,
+    handover: Handover,
     cancel: CancellationToken,
     task: tokio::task::JoinHandle<Result<(), LeaseError>>,
 }
@@ -128,7 +132,40 @@ async fn the_first_leads_and_the_second_follows_until_it_releases() {
     a.ends_within(1).await.unwrap();
     assert!(!token.is_held());
     b.leads_within(5).await;
-    assert_eq!(*b.leadership.borrow(), Leadership::Leading { term: 1 });
+    assert_eq!(*b.leadership.borrow(), Leadership::Leading { term: 1, is_handed_over: false });
+}
+
+/// What a holder said counts for the next one alone, and for none that takes a lease that ran out.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_given_back_says_whether_something_is_under_way() {
+    let api = FakeApi::default();
+    let mut a = api.candidate("a");
+    a.leads_within(1).await;
+    a.handover.nothing_is_under_way();
+    a.cancel.cancel();
+    a.ends_within(1).await.unwrap();
+    let mut b = api.candidate("b");
+    b.leads_within(5).await;
+    assert_eq!(*b.leadership.borrow(), Leadership::Leading { term: 1, is_handed_over: true });
+    assert!(api.lease.lock().as_ref().unwrap()["metadata"]["annotations"].get("handed-over").is_none());
+    b.cancel.cancel();
+    b.ends_within(1).await.unwrap();
+    let mut c = api.candidate("c");
+    c.leads_within(5).await;
+    assert_eq!(*c.leadership.borrow(), Leadership::Leading { term: 2, is_handed_over: false });
+    // It ends without giving it back, and somebody writes what it did not say.
+    c.task.abort();
+    api.lease.lock().as_mut().unwrap()["metadata"]["annotations"] = json!({"handed-over": "2"});
+    let mut d = api.candidate("d");
+    d.leads_within(40).await;
+    assert_eq!(*d.leadership.borrow(), Leadership::Leading { term: 3, is_handed_over: false });
+    // What is left of an earlier term says nothing of a later one.
+    d.cancel.cancel();
+    d.ends_within(1).await.unwrap();
+    api.lease.lock().as_mut().unwrap()["metadata"]["annotations"] = json!({"handed-over": "2"});
+    let mut e = api.candidate("e");
+    e.leads_within(5).await;
+    assert_eq!(*e.leadership.borrow(), Leadership::Leading { term: 4, is_handed_over: false });
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +201,7 @@ async fn short_trouble_does_not_depose() {
     api.fail(&[]);
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(a.token.is_held());
-    assert_eq!(*a.leadership.borrow(), Leadership::Leading { term: 0 });
+    assert_eq!(*a.leadership.borrow(), Leadership::Leading { term: 0, is_handed_over: false });
 }
 
 #[tokio::test(start_paused = true)]

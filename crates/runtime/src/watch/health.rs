@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::WentBack;
 use crate::health::CheckResult;
+use crate::retry::{Failure, classify};
 
 /// Bookmarks come about once a minute. A watch of which nothing was heard for so long lists again.
 pub(super) const SILENT: Duration = Duration::from_secs(180);
@@ -40,6 +41,7 @@ struct Shared {
     last_seen: Mutex<Instant>,
     last_active: Mutex<Instant>,
     last_error: Mutex<Option<String>>,
+    interruption: Mutex<Option<(Failure, String)>>,
 }
 
 impl WatchHealth {
@@ -60,6 +62,7 @@ impl WatchHealth {
                 last_seen: Mutex::new(Instant::now()),
                 last_active: Mutex::new(Instant::now()),
                 last_error: Mutex::new(None),
+                interruption: Mutex::new(None),
             }),
         }
     }
@@ -128,6 +131,11 @@ impl WatchHealth {
     /// Failed lists and watches so far.
     pub fn failures(&self) -> u64 {
         self.shared.failures.load(Relaxed)
+    }
+
+    /// Why nothing is heard now: the last list or watch has failed, and no other one has begun yet. `None`: changes come.
+    pub fn interruption(&self) -> Option<(Failure, String)> {
+        self.shared.interruption.lock().clone()
     }
 
     /// A readiness check.
@@ -215,8 +223,14 @@ impl WatchHealth {
         self.shared.served.send_replace(number);
     }
 
+    /// A watch has begun.
+    pub(super) fn follows(&self) {
+        *self.shared.interruption.lock() = None;
+    }
+
     pub(super) fn failed(&self, error: &kube::Error) {
         self.shared.failures.fetch_add(1, Relaxed);
+        *self.shared.interruption.lock() = Some((classify(error), error.to_string()));
         *self.shared.last_error.lock() = Some(error.to_string());
     }
 

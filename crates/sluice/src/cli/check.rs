@@ -264,26 +264,35 @@ async fn configuration(connection: &Connection) -> Check {
     })
 }
 
+/// What is found of an installation, for programs.
+pub async fn found(connection: &Connection, namespace: &str) -> Value {
+    value(&after(connection, namespace).await)
+}
+
+impl State {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+fn value(checks: &[Check]) -> Value {
+    let items = checks.iter().map(|check| {
+        json!({
+            "name": check.name, "state": check.state.word(), "found": check.found, "hint": check.hint,
+            "page": check.page,
+        })
+    });
+    json!({ "apiVersion": "cli.sluice.dev/v1", "kind": "Check", "items": items.collect::<Vec<_>>() })
+}
+
 fn say(checks: &[Check], format: Format) -> anyhow::Result<()> {
-    let word = |state| match state {
-        State::Good => "good",
-        State::Failed => "failed",
-        State::Unknown => "unknown",
-    };
     let many = |state| checks.iter().filter(|check| check.state == state).count();
     match format {
-        Format::Json | Format::Yaml => {
-            let items = checks.iter().map(|check| {
-                json!({
-                    "name": check.name, "state": word(check.state), "found": check.found, "hint": check.hint,
-                    "page": check.page,
-                })
-            });
-            let value = json!({
-                "apiVersion": "cli.sluice.dev/v1", "kind": "Check", "items": items.collect::<Vec<_>>(),
-            });
-            print_value(&value, format)?;
-        }
+        Format::Json | Format::Yaml => print_value(&value(checks), format)?,
         Format::Name => {
             let failed = checks.iter().filter(|check| check.state != State::Good);
             print(&failed.map(|check| format!("{}\n", check.name)).collect::<String>())?;
@@ -291,7 +300,7 @@ fn say(checks: &[Check], format: Format) -> anyhow::Result<()> {
         Format::Table | Format::Wide => {
             let mut text = String::new();
             for check in checks {
-                text.push_str(&format!("{:<8} {:<22} {}\n", word(check.state), check.name, check.found));
+                text.push_str(&format!("{:<8} {:<22} {}\n", check.state.word(), check.name, check.found));
                 if check.state == State::Failed {
                     text.push_str(&format!("         {}: see {}\n", check.hint, check.page));
                 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use kube::Client;
+use kube::config::Kubeconfig;
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_runtime::clock::ServerClock;
 
@@ -49,6 +50,16 @@ pub struct Connection {
 }
 
 impl ClusterArgs {
+    /// The context, for people; empty where none says which cluster it is.
+    pub fn context_name(&self) -> String {
+        let read = || match &self.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path).ok(),
+            None => Kubeconfig::read().ok(),
+        };
+        let context = self.context.clone().or_else(|| read()?.current_context);
+        context.unwrap_or_default()
+    }
+
     /// Connects; nothing is asked yet.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
         let clock = Arc::new(ServerClock::default());
@@ -68,6 +79,17 @@ impl ClusterArgs {
 }
 
 impl Connection {
+    /// The same, for another namespace.
+    pub fn in_namespace(&self, namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), ..self.clone() }
+    }
+
+    /// One to a server of a test.
+    #[cfg(test)]
+    pub fn of_test(client: Client, deadline: Duration) -> Self {
+        Self { client, namespace: "default".to_owned(), deadline, clock: Arc::default() }
+    }
+
     /// Seconds since the epoch by the clock of the API server that answered last.
     pub fn now(&self) -> i64 {
         self.clock.reckoned().as_second()

@@ -30,11 +30,18 @@ pub struct DrainCheckArgs {
 
 /// What comes of a VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Row {
-    namespace: String,
-    vm: String,
-    result: &'static str,
-    message: String,
+pub(in crate::cli) struct Row {
+    pub namespace: String,
+    pub vm: String,
+    pub result: &'static str,
+    pub message: String,
+}
+
+impl Row {
+    /// Whether it can leave the node.
+    pub fn is_good(&self) -> bool {
+        matches!(self.result, NOW | IN_TURN)
+    }
 }
 
 const NOW: &str = "now";
@@ -49,20 +56,7 @@ const NOT_MIGRATABLE: &str = "not migratable";
 /// When the cluster cannot be read.
 pub async fn run(args: DrainCheckArgs) -> anyhow::Result<ExitCode> {
     let connection = args.cluster.connect().await?;
-    let mut by_namespace: BTreeMap<String, Vec<(String, bool)>> = BTreeMap::new();
-    for (namespace, vm, can_migrate) in on_node(&connection, &args.node).await? {
-        by_namespace.entry(namespace).or_default().push((vm, can_migrate));
-    }
-    let (mut rows, mut missing) = (Vec::new(), Vec::new());
-    for (namespace, machines) in by_namespace {
-        let world = World::of_namespace(&connection, &namespace).await?;
-        let mut lists = Lists::new(&connection);
-        let cluster = cluster(&mut lists, &world, &namespace).await?;
-        missing.extend(world.missing.iter().cloned().chain(lists.missing()));
-        rows.extend(of_namespace(&cluster, &namespace, &machines, world.now));
-    }
-    missing.sort();
-    missing.dedup();
+    let (rows, missing) = look(&connection, &args.node).await?;
     say(&rows, &missing, args.output.output)?;
     let exit = rows.iter().map(|row| match row.result {
         NOW | IN_TURN => Exit::Good,
@@ -71,6 +65,28 @@ pub async fn run(args: DrainCheckArgs) -> anyhow::Result<ExitCode> {
     });
     let exit = if missing.is_empty() { exit.max().unwrap_or(Exit::Good) } else { Exit::Unknown };
     Ok(exit.into())
+}
+
+/// What comes of each VM of a node, and the rights that were missing.
+pub(in crate::cli) async fn look(
+    connection: &Connection,
+    node: &str,
+) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
+    let mut by_namespace: BTreeMap<String, Vec<(String, bool)>> = BTreeMap::new();
+    for (namespace, vm, can_migrate) in on_node(connection, node).await? {
+        by_namespace.entry(namespace).or_default().push((vm, can_migrate));
+    }
+    let (mut rows, mut missing) = (Vec::new(), Vec::new());
+    for (namespace, machines) in by_namespace {
+        let world = World::of_namespace(connection, &namespace).await?;
+        let mut lists = Lists::new(connection);
+        let cluster = cluster(&mut lists, &world, &namespace).await?;
+        missing.extend(world.missing.iter().cloned().chain(lists.missing()));
+        rows.extend(of_namespace(&cluster, &namespace, &machines, world.now));
+    }
+    missing.sort();
+    missing.dedup();
+    Ok((rows, missing))
 }
 
 /// Namespace and name of the VMs that run on a node, and whether KubeVirt can migrate them.

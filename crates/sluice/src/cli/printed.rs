@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use serde_json::Value;
+use sluice_gate::plain;
 
 /// How a command ends that could read what it needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,33 +85,10 @@ pub fn print_value(value: &Value, format: Format) -> anyhow::Result<()> {
     Ok(print(&text)?)
 }
 
-/// The text without characters that a terminal would obey: what tenants and webhooks write may have some.
-pub fn plain(text: &str) -> String {
-    let is_harmless = |c: char| {
-        c == '\n'
-            || !(c.is_control()
-                || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
-    };
-    text.chars().map(|c| if is_harmless(c) { c } else { '\u{fffd}' }).collect()
-}
-
 /// Rows as a table.
 pub fn table(rows: &[Vec<String>]) -> String {
     let mut text = String::new();
     // Writing to a text cannot fail.
     let _ = sluice_gate::table(&mut text, "", rows);
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_terminal_would_obey_is_replaced() {
-        assert_eq!(
-            plain("a\u{1b}[31mb\u{7}\u{9b}2J\u{202e}c\nü"),
-            "a\u{fffd}[31mb\u{fffd}\u{fffd}2J\u{fffd}c\nü"
-        );
-    }
 }

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota};
 use sluice_engine::{Format as NumberFormat, Quantity};
-use sluice_gate::duration;
+use sluice_gate::{duration, percent};
 
 use super::cluster::{ClusterArgs, Connection};
 use super::lists::{Lists, Where};
@@ -215,21 +215,12 @@ fn of_quota(
             key: key.clone(),
             used,
             limit,
-            percent: percent(used, limit),
+            percent: used.zip(limit).map_or(0, |(used, limit)| percent(used, limit)),
             held: held.unwrap_or_default(),
             since,
         }
     };
     hard.iter().map(row).collect()
-}
-
-fn percent(used: Option<Quantity>, limit: Option<Quantity>) -> i64 {
-    let percent = match (used, limit) {
-        (Some(_), Some(limit)) if limit.nanos() == 0 => 100,
-        (Some(used), Some(limit)) => used.nanos().saturating_mul(100) / limit.nanos(),
-        _ => 0,
-    };
-    i64::try_from(percent).unwrap_or(i64::MAX)
 }
 
 /// Of each namespace the fullest key, and all pods that wait.
@@ -339,13 +330,5 @@ mod tests {
             row("b", "q", 0, 0, None),
         ]);
         assert_eq!(rows, [row("a", "two", 90, 2, Some(4)), row("b", "q", 0, 0, None)]);
-    }
-
-    #[test]
-    fn a_limit_of_nothing_is_full() {
-        let amount = |text: &str| Quantity::parse(text).ok();
-        assert_eq!(percent(amount("0"), amount("0")), 100);
-        assert_eq!(percent(amount("1500m"), amount("2")), 75);
-        assert_eq!(percent(None, amount("2")), 0);
     }
 }

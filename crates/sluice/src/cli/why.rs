@@ -1,22 +1,24 @@
 //! `sluice why`: why a pod, a VM, a migration or a quota waits.
 
-mod answer;
+pub(in crate::cli) mod answer;
+mod live;
 pub(in crate::cli) mod migration;
+mod say;
 
 use std::process::ExitCode;
 
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, ResourceExt as _};
-use serde_json::{Value, json};
-use sluice_gate::Subject;
-use sluice_index::VmiWire;
+use serde_json::Value;
+use sluice_gate::{Subject, Topic};
 use sluice_runtime::client::with_deadline;
 
 use super::cluster::{ClusterArgs, Connection};
 use super::lists::Lists;
 use super::nearest::{hint, nearest};
-use super::printed::{Exit, Format, OutputArgs, print, print_value};
+use super::printed::OutputArgs;
 use super::world::{World, names_of, pods_of_machines};
+use crate::explain::machine_summary;
 use answer::Answer;
 
 /// Flags of `sluice why`.
@@ -26,6 +28,9 @@ pub struct WhyArgs {
     /// replicaset, job for their pods
     #[arg(required = true, num_args = 1..=2, value_names = ["TYPE", "NAME"])]
     subject: Vec<String>,
+    /// Do not ask the controller that leads: recompute the answer from lists of objects
+    #[arg(long)]
+    recompute: bool,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
@@ -34,7 +39,7 @@ pub struct WhyArgs {
 
 /// What is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(in crate::cli) enum Kind {
     Pod,
     Vm,
     Vmi,
@@ -101,19 +106,41 @@ pub async fn run(args: WhyArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(2));
     };
     let connection = args.cluster.connect().await?;
+    let why_not = match args.recompute {
+        true => None,
+        false => match live::ask(&connection, kind, name).await? {
+            Ok(live) => {
+                live.said().print(args.output.output)?;
+                return Ok(live.exit().into());
+            }
+            Err(why) => why,
+        },
+    };
     let world = World::of_namespace(&connection, &connection.namespace).await?;
     let answer = answer(&connection, &world, kind, name).await?;
-    say(&answer, &world, args.output.output)?;
+    answer.said(&world, why_not).print(args.output.output)?;
     Ok(answer.exit(&world).into())
 }
 
-async fn answer(connection: &Connection, world: &World, kind: Kind, name: &str) -> anyhow::Result<Answer> {
+/// Answers about an object of the connection's namespace.
+pub(in crate::cli) async fn answer(
+    connection: &Connection,
+    world: &World,
+    kind: Kind,
+    name: &str,
+) -> anyhow::Result<Answer> {
     let namespace = connection.namespace.as_str();
     let mut answer = Answer::default();
     match kind {
         Kind::Pod => answer.explain(world, Subject::Pod { namespace, name }),
         Kind::Quota => answer.explain(world, Subject::Quota { namespace, name }),
-        Kind::ClusterQuota => answer.explain(world, Subject::ClusterQuota { name }),
+        Kind::ClusterQuota => {
+            answer.take(world.look(|state| state.tell(namespace, Topic::ClusterQuota(name))));
+            if answer.is_empty() {
+                // It selects other namespaces.
+                answer.explain(world, Subject::ClusterQuota { name });
+            }
+        }
         Kind::Vmi => answer.machine(world, namespace, name),
         Kind::Vm => {
             answer.machine(world, namespace, name);
@@ -146,25 +173,11 @@ impl Answer {
     fn machine(&mut self, world: &World, namespace: &str, name: &str) {
         let machine = world.machines.iter().find(|machine| machine.metadata.name.as_deref() == Some(name));
         let Some(uid) = machine.and_then(|machine| machine.metadata.uid.as_deref()) else { return };
-        let pods = pods_of_machines(&world.pods).remove(uid).unwrap_or_default();
-        if pods.is_empty() {
-            self.lines.push(format!("{name} has no pod yet: KubeVirt's controller has not created it."));
-        }
-        for pod in pods {
-            let before = self.explanations.len();
+        for pod in pods_of_machines(&world.pods).remove(uid).unwrap_or_default() {
             self.explain(world, Subject::Pod { namespace, name: &pod });
-            let is_held = self.explanations.get(before).is_some_and(sluice_gate::Explanation::is_held);
-            let state = if machine.is_some_and(runs) { "runs" } else { "does not start" };
-            self.lines.push(match is_held {
-                true => format!("{name} {state}: its pod {pod} waits."),
-                false => format!("{name}: its pod {pod} is not held."),
-            });
         }
+        self.lines.extend(machine_summary(name, &self.explanations));
     }
-}
-
-fn runs(machine: &VmiWire) -> bool {
-    machine.status.phase.as_deref() == Some("Running")
 }
 
 /// A VirtualMachine without an instance.
@@ -216,51 +229,6 @@ async fn workload(
     }
     let held = answer.explanations.iter().filter(|explanation| explanation.is_held()).count();
     answer.lines.push(format!("{name} has {} pods, {held} of them wait.", names.len()));
-    Ok(())
-}
-
-fn say(answer: &Answer, world: &World, format: Format) -> anyhow::Result<()> {
-    let missing: Vec<&String> = world.missing.iter().chain(&answer.missing).collect();
-    match format {
-        Format::Json | Format::Yaml => {
-            let value = json!({
-                "apiVersion": "cli.sluice.dev/v1",
-                "kind": "Why",
-                "source": "recomputed",
-                "summary": answer.lines,
-                "explanations": answer.explanations.iter().map(sluice_gate::Explanation::json).collect::<Vec<_>>(),
-                "headroom": answer.headroom,
-                "missingRights": missing,
-                "assumed": world.assumed,
-                "unknown": answer.unknown,
-            });
-            print_value(&value, format)?;
-        }
-        Format::Name => {
-            let names = answer.explanations.iter().filter(|it| it.is_held()).map(|it| match it {
-                sluice_gate::Explanation::Pod(pod) => format!("pod/{}\n", pod.name),
-                sluice_gate::Explanation::Quota(quota) => format!("quota/{}\n", quota.quota.name),
-            });
-            print(&names.collect::<String>())?;
-        }
-        Format::Table | Format::Wide => {
-            let mut text: String = answer.lines.iter().map(|line| format!("{line}\n")).collect();
-            for explanation in &answer.explanations {
-                text.push_str(&explanation.at(world.now).to_string());
-            }
-            if answer.unknown.is_none() {
-                text.push_str("  Source: recomputed from lists.\n");
-                text.extend(world.assumed.iter().map(|assumed| format!("  Note: {assumed}.\n")));
-            }
-            print(&text)?;
-        }
-    }
-    if answer.unknown.is_some() || answer.exit(world) == Exit::Unknown {
-        missing.iter().for_each(|right| eprintln!("missing right: {right}"));
-    }
-    if let Some(unknown) = &answer.unknown {
-        eprintln!("error: {}", super::printed::plain(unknown));
-    }
     Ok(())
 }
 

@@ -58,20 +58,45 @@ struct Read {
     pods: Vec<PodWire>,
 }
 
+/// What was read of a namespace; `None` of a kind: it may not be listed.
+#[derive(Debug)]
+pub struct Kept {
+    pub pods: Option<Vec<PodWire>>,
+    pub machines: Option<Vec<VmiWire>>,
+    pub migrations: Option<Vec<VmimWire>>,
+    pub quotas: Option<Vec<ArqWire>>,
+}
+
 impl World {
     /// A namespace, and of cluster quotas what is needed to know how much of them is taken.
     pub async fn of_namespace(connection: &Connection, name: &str) -> anyhow::Result<Self> {
         let mut lists = Lists::new(connection);
+        let place = Where::Namespace(name);
+        let kept = Kept {
+            pods: lists.all(place).await?,
+            quotas: lists.all(place).await?,
+            machines: lists.all(place).await?,
+            migrations: lists.all(place).await?,
+        };
+        Self::with(lists, name, kept).await
+    }
+
+    /// As [`Self::of_namespace`], of what watches keep of the namespace.
+    pub async fn of_kept(connection: &Connection, name: &str, kept: Kept) -> anyhow::Result<Self> {
+        Self::with(Lists::new(connection), name, kept).await
+    }
+
+    async fn with(mut lists: Lists<'_>, name: &str, kept: Kept) -> anyhow::Result<Self> {
+        let connection = lists.connection;
         let (mut read, mut assumed) = (Read::default(), Vec::new());
         let place = Where::Namespace(name);
         let api = Api::<NamespaceWire>::all(connection.client.clone());
         read.namespaces = lists.get(&api, "namespaces", name).await?.into_iter().collect();
-        let pods = lists.all::<PodWire>(place).await?;
-        let knows_pods = pods.is_some();
-        read.pods = pods.unwrap_or_default();
-        read.quotas = lists.all::<ArqWire>(place).await?.unwrap_or_default();
-        read.machines = lists.all::<VmiWire>(place).await?.unwrap_or_default();
-        read.migrations = lists.all::<VmimWire>(place).await?.unwrap_or_default();
+        let knows_pods = kept.pods.is_some();
+        read.pods = kept.pods.unwrap_or_default();
+        read.quotas = kept.quotas.unwrap_or_default();
+        read.machines = kept.machines.unwrap_or_default();
+        read.migrations = kept.migrations.unwrap_or_default();
         read_configuration(&mut lists, &mut read, &mut assumed).await?;
         match lists.all_of_cluster::<AcrqWire>().await? {
             Some(quotas) => read.cluster_quotas = quotas,

@@ -4,8 +4,10 @@
 mod aaq_validate;
 mod acrq_validate;
 mod evaluator_validate;
+pub mod explain;
 pub mod growth;
 pub mod headroom;
+mod leader;
 mod pod_gate;
 mod quota_rules;
 mod quota_validate;
@@ -54,6 +56,8 @@ pub struct AsyncEndpoints {
     pub quotas: Arc<dyn AsyncEndpoint>,
     /// That of [`Endpoint::Growth`].
     pub growth: Arc<dyn AsyncEndpoint>,
+    /// That of [`Endpoint::Explain`].
+    pub explain: Arc<dyn AsyncEndpoint>,
     /// That of [`Endpoint::Target`].
     pub target: Arc<dyn AsyncEndpoint>,
     /// That of [`Endpoint::Headroom`].
@@ -70,6 +74,7 @@ pub fn decisions(asking: &AsyncEndpoints) -> impl Iterator<Item = (Endpoint, Dec
             Endpoint::EvaluatorValidate => Decision::Pure(evaluator_validate),
             Endpoint::PodGate => Decision::Pure(pod_gate),
             Endpoint::Growth => Decision::Async(Arc::clone(&asking.growth)),
+            Endpoint::Explain => Decision::Async(Arc::clone(&asking.explain)),
             Endpoint::VmSize => Decision::Pure(vm_size),
             Endpoint::Target => Decision::Async(Arc::clone(&asking.target)),
             Endpoint::Headroom => Decision::Async(Arc::clone(&asking.headroom)),
@@ -90,6 +95,8 @@ pub(crate) fn takes(endpoint: Endpoint, review: &Review<'_>) -> bool {
         Endpoint::EvaluatorValidate => kind == names::EVALUATOR,
         Endpoint::PodGate => creates && ["Pod", names::GATE_PROBE].contains(&kind),
         // They answer for what they do not know.
-        Endpoint::Growth | Endpoint::VmSize | Endpoint::Target | Endpoint::Headroom => true,
+        Endpoint::Growth | Endpoint::Explain | Endpoint::VmSize | Endpoint::Target | Endpoint::Headroom => {
+            true
+        }
     }
 }

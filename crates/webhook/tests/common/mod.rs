@@ -40,6 +40,7 @@ pub fn review(kind: &str, operation: &str, user: &str, object: &Value, old: &Val
         "ApplicationAwareClusterResourceQuota" => {
             ("aaq.kubevirt.io", "v1alpha1", "applicationawareclusterresourcequotas")
         }
+        "QuotaReview" => ("quota.sluice.dev", "v1alpha1", "quotareviews"),
         "Evaluator" => ("quota.sluice.dev", "v1alpha1", "evaluators"),
         "AAQ" => ("aaq.kubevirt.io", "v1alpha1", "aaqs"),
         _ => ("aaq.kubevirt.io", "v1alpha1", "applicationawareresourcequotas"),
@@ -120,8 +121,8 @@ impl AsyncEndpoint for Alone {
 /// All endpoints, of which the asynchronous ones are [`Alone`].
 pub fn serving(app: &Arc<App>) -> axum::Router {
     let quotas = Arc::new(QuotaEndpoint::new(Observed::new(Vec::new(), false)));
-    let [growth, target, headroom] = [(); 3].map(|()| -> Arc<dyn AsyncEndpoint> { Arc::new(Alone) });
-    router(app, decisions(&AsyncEndpoints { quotas, growth, target, headroom }))
+    let [growth, explain, target, headroom] = [(); 4].map(|()| -> Arc<dyn AsyncEndpoint> { Arc::new(Alone) });
+    router(app, decisions(&AsyncEndpoints { quotas, growth, explain, target, headroom }))
 }
 
 pub fn service() -> axum::Router {

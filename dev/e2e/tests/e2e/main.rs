@@ -7,6 +7,7 @@
 mod admission;
 mod api;
 mod best_effort;
+mod bundle;
 mod certificates;
 mod cluster_quotas;
 mod conformance;
@@ -32,6 +33,7 @@ mod pods;
 mod rbac;
 mod reapply;
 mod restore;
+mod review;
 mod survive;
 mod targeting;
 mod team;

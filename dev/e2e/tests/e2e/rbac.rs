@@ -380,7 +380,7 @@ async fn who_may_create_namespaces_creates_none_that_is_exempt() {
 }
 
 #[tokio::test]
-async fn who_may_view_a_namespace_sees_its_quotas() {
+async fn who_may_view_a_namespace_sees_its_quotas_and_may_ask() {
     let bed = shared().await.bed;
     let team = Team::on(bed, "viewer").await;
     team.quota("q", &[("pods", "1")]).await;
@@ -408,5 +408,6 @@ async fn who_may_view_a_namespace_sees_its_quotas() {
     ];
     let expected =
         kinds.iter().flat_map(|kind| ["get", "list", "watch"].map(|verb| format!("{verb} {kind}")));
-    assert_eq!(ours.collect::<BTreeSet<_>>(), expected.collect());
+    let asks = "create quota.sluice.dev:quotareviews".to_owned();
+    assert_eq!(ours.collect::<BTreeSet<_>>(), expected.chain([asks]).collect());
 }

@@ -14,14 +14,14 @@ use crate::context::{SOON, idle_bed, shared};
 use crate::team::Team;
 
 /// Runs the command to its end.
-async fn sluice(bed: &Bed, arguments: &[&str]) -> Output {
+pub async fn sluice(bed: &Bed, arguments: &[&str]) -> Output {
     let mut command = tokio::process::Command::new(build::sluice().unwrap());
     command.args(arguments).arg("--kubeconfig").arg(bed.admin_kubeconfig()).kill_on_drop(true);
     tokio::time::timeout(Duration::from_secs(60), command.output()).await.unwrap().unwrap()
 }
 
 /// What it printed to standard output and standard error; its exit code has to be this.
-async fn said(bed: &Bed, code: i32, arguments: &[&str]) -> (String, String) {
+pub async fn said(bed: &Bed, code: i32, arguments: &[&str]) -> (String, String) {
     let output = sluice(bed, arguments).await;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -54,10 +54,16 @@ async fn a_held_pod_is_explained_in_the_words_of_its_event_and_of_its_quota() {
     assert!(text.contains(&format!(", place 1 of 1 in {name}.\n")), "{text}");
     assert!(text.contains("  compute  requests.cpu  300m   800m  1      100m\n"), "{text}");
     assert!(text.contains("  Largest in compute: web 800m.\n"), "{text}");
+    assert!(text.contains("  Source: leader "), "{text}");
     let (text, _) = said(bed, 3, &["why", "pods/train", "-n", name, "-o", "json"]).await;
     let value: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(value["apiVersion"], "cli.sluice.dev/v1");
+    assert_eq!((&value["apiVersion"], &value["source"]), (&json!("cli.sluice.dev/v1"), &json!("leader")));
     assert_eq!(value["explanations"][0]["message"], words);
+    // What the leader says is what is found from lists.
+    let (text, _) = said(bed, 3, &["why", "pods/train", "-n", name, "-o", "json", "--recompute"]).await;
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&found["source"], &found["whyRecomputed"]), (&json!("recomputed"), &Value::Null));
+    assert_eq!(found["explanations"], value["explanations"]);
     let (text, _) = said(bed, 3, &["list", "held", "-n", name, "-o", "name"]).await;
     assert_eq!(text, "pod/train\n");
     said(bed, 0, &["why", "pod", "web", "-n", name]).await;
@@ -130,6 +136,7 @@ async fn a_held_pod_is_explained_with_no_process_of_sluice_alive() {
     bed.apply_objects(label).await.unwrap();
     let (text, _) = said(&bed, 3, &["why", "pod", "held", "-n", name]).await;
     assert!(text.contains("held can never go: it asks for pods 1, quota compute allows 0 in all"), "{text}");
+    assert!(text.contains("  Source: recomputed from lists; the webhook is not asked here.\n"), "{text}");
     let (text, _) = said(&bed, 3, &["check"]).await;
     assert!(text.contains("failed   sluice-controller"), "{text}");
 }

@@ -1,11 +1,14 @@
-//! Targets of migrations that are held at the gate.
+//! Targets of migrations that are held at the gate, and what the leader tells of a VM with one.
 
-use kube::api::DeleteParams;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
+use sluice_api::{QuotaReview, QuotaReviewSpec};
 use sluice_e2e::objects::{self, is_held};
 use sluice_testbed::kubevirt::{MigrationPhase, MigrationScript};
+use sluice_testbed::wait;
 
-use crate::context::Counting;
+use crate::context::{Counting, SOON};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_held_targets_the_one_that_kubevirt_gives_up_sooner_goes_first_and_is_told() {
@@ -28,6 +31,21 @@ async fn of_two_held_targets_the_one_that_kubevirt_gives_up_sooner_goes_first_an
     assert!(told.starts_with("target of a migration, held since ") && told.ends_with(words), "{told}");
     let uid = second.object().await.unwrap().metadata.uid;
     assert_eq!(team.until_told_of(uid.as_deref()).await, told);
+
+    let reviews: Api<QuotaReview> = Api::namespaced(team.tenant.client.clone(), team.tenant.name());
+    let told = || async {
+        let spec =
+            QuotaReviewSpec { virtual_machine: Some("patient".to_owned()), ..QuotaReviewSpec::default() };
+        let mut review = QuotaReview::new("", spec);
+        (review.metadata.name, review.metadata.generate_name) = (None, Some("ask-".to_owned()));
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let status = reviews.create(&dry_run, &review).await.ok()?.status?;
+        (status.held && status.explanations.len() == 2).then_some(status)
+    };
+    let status = wait::eventually(SOON, told, "the answer about the VM").await.unwrap();
+    let target = first.target_pod().await.unwrap().unwrap().metadata.name.unwrap();
+    assert!(status.summary.contains(&format!("patient runs: its pod {target} waits.")), "{status:?}");
+    assert!(status.text.contains(&format!("{target} waits for quota: held ")), "{status:?}");
 
     team.tenant.pods.delete("other", &DeleteParams::default().grace_period(0)).await.unwrap();
     second.until(MigrationPhase::Running).await.unwrap();

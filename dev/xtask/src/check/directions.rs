@@ -5,7 +5,7 @@ use anyhow::bail;
 use super::metadata::Metadata;
 
 /// Crates that ship, and what each may use. What is under `dev/` may use anything that ships.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     // Pure: no crate of ours, no I/O.
     ("sluice-engine", &[]),
     ("sluice-api", &["sluice-engine"]),
@@ -25,6 +25,8 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     // Head-room: made by the webhook for a target pod, swept by a controller.
     ("sluice-headroom", &["sluice-api", "sluice-engine", "sluice-index", "sluice-runtime"]),
     ("sluice-gate", &["sluice-api", "sluice-engine", "sluice-index", "sluice-runtime"]),
+    // Pages about what the gate explains; asks no cluster.
+    ("sluice-dashboard", &["sluice-api", "sluice-engine", "sluice-gate", "sluice-index"]),
     ("sluice-manifests", &["sluice-api", "sluice-engine", "sluice-runtime"]),
     (
         "sluice-operator",
@@ -58,6 +60,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
         &[
             "sluice-api",
             "sluice-controllers",
+            "sluice-dashboard",
             "sluice-engine",
             "sluice-evaluators",
             "sluice-gate",

@@ -68,6 +68,12 @@ impl ForeignCharges {
         }
     }
 
+    /// Whether nothing is kept anywhere.
+    pub fn is_empty(&self) -> bool {
+        let catches_up = self.catching_up.as_ref().is_some_and(|places| !places.is_empty());
+        self.kept.next().is_none() && self.expired.is_empty() && !catches_up
+    }
+
     /// Expires what has been kept long enough.
     pub fn pass_time(&mut self, now: Moment) {
         while let Some(place) = self.kept.pop_due(now.mono_ms) {

@@ -57,6 +57,11 @@ impl Sent {
         self.in_flight.is_empty()
     }
 
+    /// Whether the outcome of each request is known.
+    pub fn are_all_answered(&self) -> bool {
+        self.in_flight.is_empty() && self.failed.values().all(|failed| failed.unanswered.is_none())
+    }
+
     /// Whether a request for the pod is in flight, or one without an answer may be done or have been.
     pub fn may_be_done(&self, id: PodId, pod: &Uid) -> bool {
         self.is_in_flight(pod) || self.unanswered(id).is_some()

@@ -64,8 +64,14 @@ fn what_guards_gates_and_stamps_stays_with_the_operator() {
         .map(|(part, _)| part)
         .filter(|part| part.object.kind.kind.ends_with("AdmissionPolicy") && !goes_with_aaq(part));
     let stays: BTreeSet<_> = policies.map(|part| part.object.name).collect();
-    let expected =
-        ["sluice-exempt-names", "sluice-guard", "sluice-pause", "sluice-stamp", "sluice-vmi-status"];
+    let expected = [
+        "sluice-exempt-names",
+        "sluice-guard",
+        "sluice-pause",
+        "sluice-review",
+        "sluice-stamp",
+        "sluice-vmi-status",
+    ];
     assert_eq!(stays, BTreeSet::from(expected.map(str::to_owned)));
     let bindings = full()
         .parts

@@ -16,8 +16,14 @@ fn without_an_aaq_what_guards_gates_and_stamps_is_made_and_nothing_else() {
     for upkeep in [Upkeep::Nothing, Upkeep::Existing] {
         let mut made: Vec<_> = planned(&bare(upkeep)).iter().map(|step| step.kind().name()).collect();
         made.dedup();
-        let expected =
-            ["sluice-vmi-status", "sluice-exempt-names", "sluice-pause", "sluice-guard", "sluice-stamp"];
+        let expected = [
+            "sluice-vmi-status",
+            "sluice-exempt-names",
+            "sluice-pause",
+            "sluice-review",
+            "sluice-guard",
+            "sluice-stamp",
+        ];
         assert_eq!(made, expected, "{upkeep:?}");
     }
 }

@@ -207,7 +207,7 @@ fn a_new_bundle_goes_to_each_of_our_webhooks_and_to_no_other() {
             "op": "add", "path": format!("/webhooks/{index}/clientConfig/caBundle"), "value": value,
         })
     };
-    assert_eq!(operations(&patches[0]), (Kind::Mutating, &json!([version("7"), add(0)])));
+    assert_eq!(operations(&patches[0]), (Kind::Mutating, &json!([version("7"), add(0), add(1)])));
     // The second is theirs.
     let ours = [0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11].map(add);
     let all = json!([vec![version("9")], ours.to_vec()].concat());
@@ -353,7 +353,7 @@ fn what_is_gone_is_created_with_all_that_is_known() {
             Step::Patch { .. } | Step::Own { .. } => panic!("{step:?}"),
         })
         .collect();
-    assert_eq!(created.len(), 20, "all but what has to come last: {:?}", created.keys());
+    assert_eq!(created.len(), 22, "all but what has to come last: {:?}", created.keys());
     assert_eq!(created[&GATE]["kind"], "MutatingAdmissionPolicy");
     assert_eq!(created[&GATE]["spec"]["matchConstraints"]["namespaceSelector"], json!(chosen));
     assert!(!created.contains_key(&GATED) && !created.contains_key(&GATED_BINDING));

@@ -25,6 +25,7 @@ fn the_secret_path_goes_to_each_of_our_webhooks_and_stays_while_it_is_not_known(
         paths,
         [
             serve,
+            "/secret/explain",
             serve,
             serve,
             serve,

@@ -3,17 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::StatusCode;
-use serde_json::Value;
 use sluice_api::Endpoint;
 use sluice_runtime::leader::LeaderLink;
-use tokio::sync::Semaphore;
 
 use super::GrowthVerdict;
 use crate::endpoints::AsyncEndpoint;
+use crate::endpoints::leader::Leader;
 use crate::http::body::HeldBody;
 use crate::review::{Review, Verdict};
 use crate::settings::Settings;
@@ -24,30 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const AT_ONCE: usize = 64;
 
 /// Hands reviews on to the leader.
-pub struct GrowthRelay {
-    leader: Arc<LeaderLink>,
-    turns: Semaphore,
-}
+pub struct GrowthRelay(Leader);
 
 impl GrowthRelay {
     /// To the leader that `leader` follows.
     pub fn new(leader: Arc<LeaderLink>) -> Self {
-        Self { leader, turns: Semaphore::new(AT_ONCE) }
-    }
-
-    async fn ask(&self, uid: &str, body: Bytes) -> Result<Verdict, String> {
-        let asking = async {
-            let _turn = self.turns.acquire().await;
-            self.leader.post(Endpoint::Growth.path(), body).await
-        };
-        match tokio::time::timeout(PATIENCE, asking).await {
-            Ok(Ok((StatusCode::OK, answer))) => {
-                verdict(uid, &answer).ok_or_else(|| "the leader's answer cannot be read".to_owned())
-            }
-            Ok(Ok((status, _))) => Err(format!("the leader answered {status}")),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("the leader did not answer within {PATIENCE:?}")),
-        }
+        Self(Leader::new(leader, Endpoint::Growth, PATIENCE, AT_ONCE))
     }
 }
 
@@ -60,7 +39,8 @@ impl AsyncEndpoint for GrowthRelay {
     ) -> BoxFuture<'static, Verdict> {
         let (uid, kind, body) = (review.uid.clone(), review.kind.clone(), body.clone());
         async move {
-            let asked = self.ask(&uid, body.bytes.clone()).await;
+            // About growth there are no patches.
+            let asked = self.0.ask(&uid, body.bytes.clone()).await.map(|answer| answer.verdict);
             asked.unwrap_or_else(|why| {
                 tracing::warn!(endpoint = Endpoint::Growth.name(), uid, kind, why, "growth not decided");
                 GrowthVerdict::Undecided(why).about(&kind)
@@ -70,28 +50,17 @@ impl AsyncEndpoint for GrowthRelay {
     }
 }
 
-/// The verdict on the request `uid` that the leader's answer carries; about growth there are no patches or warnings.
-fn verdict(uid: &str, answer: &[u8]) -> Option<Verdict> {
-    let answer: Value = serde_json::from_slice(answer).ok()?;
-    let field = |path| answer.pointer(path);
-    let number = |path| field(path).and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok());
-    if field("/response/uid")? != uid {
-        return None;
-    }
-    let code = u16::try_from(number("/response/status/code")?).ok()?;
-    Some(Verdict {
-        allowed: field("/response/allowed")?.as_bool()?,
-        retry_after_s: number("/response/status/details/retryAfterSeconds"),
-        ..Verdict::refuse(code, field("/response/status/message")?.as_str()?.to_owned())
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::RETRY_AFTER_S;
     use super::*;
+    use crate::endpoints::leader::LeaderAnswer;
+
+    fn verdict(uid: &str, answer: &[u8]) -> Option<Verdict> {
+        LeaderAnswer::read(uid, answer).map(|answer| answer.verdict)
+    }
 
     #[test]
     fn the_leaders_verdict_is_given_back_as_it_is() {

@@ -25,7 +25,7 @@ type Definition = (
     &'static [&'static str],
 );
 
-const DEFINITIONS: [Definition; 4] = [
+const DEFINITIONS: [Definition; 5] = [
     ("mtq.kubevirt.io", "MTQ", "mtqs", &["mtq", "mtqs"], &[], "Cluster", &["Age", "Phase"]),
     (
         "mtq.kubevirt.io",
@@ -37,6 +37,7 @@ const DEFINITIONS: [Definition; 4] = [
         &["Ready", "Reason", "Age"],
     ),
     ("quota.sluice.dev", "HeadroomProbe", "headroomprobes", &[], &[], "Namespaced", &[]),
+    ("quota.sluice.dev", "QuotaReview", "quotareviews", &[], &[], "Namespaced", &[]),
     (
         "quota.sluice.dev",
         "HeadroomPolicy",
@@ -62,7 +63,7 @@ async fn definitions_of_headroom_are_what_clients_expect() {
         let [version] = crd.spec.versions.as_slice() else { panic!("{kind} has one version") };
         assert_eq!((version.name.as_str(), version.served, version.storage), ("v1alpha1", true, true));
         let has_status = version.subresources.as_ref().is_some_and(|sub| sub.status.is_some());
-        assert_eq!(has_status, kind != "HeadroomProbe", "{kind}");
+        assert_eq!(has_status, !["HeadroomProbe", "QuotaReview"].contains(&kind), "{kind}");
         let shown = version.additional_printer_columns.iter().flatten().map(|column| column.name.as_str());
         assert_eq!(shown.collect::<Vec<_>>(), columns, "{kind}");
         let conditions = crd.status.and_then(|status| status.conditions).unwrap_or_default();

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -29,6 +29,8 @@ const OTHER: &str = "SLUICE_OTHER_BINARY";
 /// 50 a second.
 const LOAD: Load = Load { every: Duration::from_millis(20), limit: 150, life: Duration::from_secs(1) };
 const MIGRATIONS: usize = 5;
+/// So long after its start a leader keeps room for what one before it may have asked for. An upgrade comes later than that.
+const KEEPS_ROOM: Duration = Duration::from_secs(55);
 /// Namespaces with this label are those that the AAQ selects.
 const SELECTED: (&str, &str) = ("team", "versions");
 const POLICIES: [&str; 2] = [names::GUARD_POLICY, names::GATED_POLICY];
@@ -129,16 +131,15 @@ impl<'b> Cluster<'b> {
         old.program.wait().await;
     }
 
-    /// How often the Lease of the controller has changed its holder.
+    /// How often the Lease of the controller has changed its holder; waits until it has one.
     async fn leaders(&self) -> i32 {
         let leases: Api<Lease> = Api::namespaced(self.bed.admin().unwrap(), names::INSTALL_NAMESPACE);
-        leases
-            .get(names::LEASE)
-            .await
-            .unwrap()
-            .spec
-            .and_then(|spec| spec.lease_transitions)
-            .unwrap_or_default()
+        let held = || async {
+            let spec = leases.get(names::LEASE).await.ok()?.spec?;
+            spec.holder_identity.filter(|holder| !holder.is_empty())?;
+            Some(spec.lease_transitions.unwrap_or_default())
+        };
+        wait::eventually(SOON, held, "a leader").await.unwrap()
     }
 }
 
@@ -249,6 +250,7 @@ async fn an_upgrade_and_its_undoing_open_no_gate_and_refuse_nothing() {
     let client = bed.admin().unwrap();
     let (before, now) = (Version::before(), Version::now());
     let mut cluster = Cluster::start(&bed, &before).await;
+    let upgraded_at = Instant::now() + KEEPS_ROOM;
     select(&bed, &client).await;
 
     let tenant = Tenant::with(&bed, "moves", &[SELECTED]).await;
@@ -260,6 +262,7 @@ async fn an_upgrade_and_its_undoing_open_no_gate_and_refuse_nothing() {
 
     let (over, migrated) = (AtomicBool::new(false), AtomicUsize::new(0));
     let changing = async {
+        tokio::time::sleep_until(upgraded_at.into()).await;
         let leaders = [cluster.leaders().await];
         write_as_before_and_upgrade(&mut cluster, &client, &now).await;
         let leaders = [leaders[0], cluster.leaders().await];

@@ -1,0 +1,113 @@
+//! The answer of the controller that leads: a QuotaReview, created in a dry run and answered at admission.
+
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::Value;
+use sluice_api::{QuotaReview, QuotaReviewSpec, QuotaReviewStatus, names};
+use sluice_runtime::client::{DeadlineExceeded, ServerVersion, with_deadline};
+use sluice_runtime::retry::{Failure, classify};
+use tokio::time::Instant;
+
+use super::Kind;
+use super::say::{Said, Source};
+use crate::cli::cluster::Connection;
+use crate::cli::printed::Exit;
+
+/// So long the leader may take: lists are read in that time too.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Begins the names that the API server makes. No object has one of them for longer than the request lasts.
+const NAME: &str = "why-";
+
+/// What the leader says, and how long it took to ask.
+pub(super) struct Live {
+    status: QuotaReviewStatus,
+    took: Duration,
+}
+
+/// Asks, if it is something that a leader answers. `Err`: why there is no answer, if that is to be told.
+///
+/// # Errors
+/// When the API server cannot be reached.
+pub(super) async fn ask(
+    connection: &Connection,
+    kind: Kind,
+    name: &str,
+) -> anyhow::Result<Result<Live, Option<String>>> {
+    let Some(spec) = spec(kind, name) else { return Ok(Err(None)) };
+    // Whatever has to be done to be let in at all is done with this request, and takes nothing of the leader's time.
+    ServerVersion::fetch(&connection.client).await?;
+    let api: Api<QuotaReview> = Api::namespaced(connection.client.clone(), &connection.namespace);
+    let mut review = QuotaReview::new("", spec);
+    review.metadata.name = None;
+    review.metadata.generate_name = Some(NAME.to_owned());
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let begin = Instant::now();
+    let patience = PATIENCE.min(connection.deadline);
+    let answer = with_deadline(patience, api.create(&dry_run, &review)).await;
+    Ok(match answer.map(|review| review.status) {
+        Ok(Some(status)) if status.not_found => Err(Some("the leader knows no such object".to_owned())),
+        Ok(Some(status)) => Ok(Live { status, took: begin.elapsed() }),
+        Ok(None) => Err(Some("the webhook is not asked here".to_owned())),
+        Err(error) => Err(Some(why_not(&error, connection, patience))),
+    })
+}
+
+fn spec(kind: Kind, name: &str) -> Option<QuotaReviewSpec> {
+    let (name, mut spec) = (Some(name.to_owned()), QuotaReviewSpec::default());
+    match kind {
+        Kind::Pod => spec.pod = name,
+        Kind::Quota => spec.quota = name,
+        Kind::ClusterQuota => spec.cluster_quota = name,
+        Kind::Vm | Kind::Vmi => spec.virtual_machine = name,
+        Kind::Migration | Kind::Workload(..) => return None,
+    }
+    Some(spec)
+}
+
+fn why_not(error: &kube::Error, connection: &Connection, patience: Duration) -> String {
+    let resource = format!("{}.{}", names::QUOTA_REVIEWS, names::OWN_GROUP);
+    match classify(error) {
+        Failure::NotFound => format!("the cluster has no {resource}: an older version of Sluice, or none"),
+        Failure::Forbidden => format!(
+            "the leader may not be asked: missing right create {resource} in namespace {}",
+            connection.namespace
+        ),
+        Failure::Throttled { .. } => "the leader is asked too often".to_owned(),
+        Failure::Unknown if is_late(error) => format!("the leader did not answer within {patience:?}"),
+        Failure::Unknown => "the leader's answer was lost".to_owned(),
+        failure => format!("the leader did not answer ({})", failure.code()),
+    }
+}
+
+fn is_late(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Service(why) if why.is::<DeadlineExceeded>())
+}
+
+impl Live {
+    /// As it is printed.
+    pub(super) fn said(&self) -> Said {
+        let status = &self.status;
+        Said {
+            source: Source::Leader {
+                name: status.source.leader.clone(),
+                time: status.source.time.as_ref().map(|time| time.0),
+                took: self.took,
+            },
+            text: status.text.clone(),
+            summary: status.summary.clone(),
+            explanations: status.explanations.iter().cloned().map(Value::Object).collect(),
+            headroom: None,
+            missing: Vec::new(),
+            is_known: true,
+            assumed: Vec::new(),
+            unknown: None,
+        }
+    }
+
+    /// How the command ends.
+    pub(super) const fn exit(&self) -> Exit {
+        if self.status.held { Exit::Held } else { Exit::Good }
+    }
+}
