@@ -7,11 +7,14 @@ use anyhow::anyhow;
 use futures::StreamExt as _;
 use kube::Api;
 use kube::runtime::watcher::{self, Event};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// Time between two tries where no event can be waited for.
 const RETRY: Duration = Duration::from_millis(25);
+/// Objects that a message shows at most.
+const SHOWN: usize = 10;
 
 /// Tries until the probe returns a value.
 ///
@@ -48,7 +51,7 @@ pub async fn wait_for<K>(
     mut condition: impl FnMut(Option<&K>) -> bool,
 ) -> anyhow::Result<Option<K>>
 where
-    K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: kube::Resource + Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
 {
     let mut last: Option<K> = None;
     let end = Instant::now() + deadline;
@@ -67,7 +70,7 @@ where
             Err(_) => break,
         }
     }
-    Err(anyhow!("waited {deadline:?} in vain for {what} ({name}); last state: {last:#?}"))
+    Err(anyhow!("waited {deadline:?} in vain for {what} ({name}); last state: {}", shown(last.as_slice())))
 }
 
 /// Waits by watch until the objects selected by `config` together satisfy the condition.
@@ -82,7 +85,7 @@ pub async fn wait_for_all<K>(
     mut condition: impl FnMut(&[K]) -> bool,
 ) -> anyhow::Result<Vec<K>>
 where
-    K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: kube::Resource + Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
 {
     let end = Instant::now() + deadline;
     let (mut objects, mut fresh): (Vec<K>, Vec<K>) = (Vec::new(), Vec::new());
@@ -112,5 +115,18 @@ where
             return Ok(objects);
         }
     }
-    Err(anyhow!("waited {deadline:?} in vain for {what}; {} objects at last: {objects:#?}", objects.len()))
+    let (count, shown) = (objects.len(), shown(&objects));
+    Err(anyhow!("waited {deadline:?} in vain for {what}; {count} objects at last: {shown}"))
+}
+
+/// The first objects as JSON without `managedFields`, a line each.
+fn shown<K: kube::Resource + Serialize>(objects: &[K]) -> String {
+    let lines = objects.iter().take(SHOWN).map(|object| {
+        let mut object = serde_json::to_value(object).unwrap_or_default();
+        if let Some(metadata) = object.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        format!("\n{object}")
+    });
+    if objects.is_empty() { "none".to_owned() } else { lines.collect() }
 }

@@ -277,11 +277,12 @@ async fn an_upgrade_and_its_undoing_open_no_gate_and_refuse_nothing() {
         tokio::join!(changing, migrations(&vm, &migrated, &over), resizes(&bed, &over));
     let outcome = traffic.end().await;
     println!(
-        "{} pods, at most {} of {} at a time, releases paused for {:?}; {} migrations, {resized} resizes; \
-         changes of leader: {} and {}",
+        "{} pods, at most {} of {} at a time (watched with {} lists), releases paused for {:?}; {} migrations, \
+         {resized} resizes; changes of leader: {} and {}",
         outcome.created,
         outcome.most,
         LOAD.limit,
+        outcome.lists,
         outcome.pause,
         migrated.load(SeqCst),
         leaders[1] - leaders[0],
