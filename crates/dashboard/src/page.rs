@@ -37,10 +37,12 @@ pub(crate) enum Page {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Page(Page),
-    /// The same page has another address.
+    /// The same page has another address, below the root.
     Moved(String),
 }
 
+/// Before the path of a page: its changes.
+pub(crate) const CHANGES: &str = "/changes";
 /// The longest name of an object.
 const LONGEST: usize = 253;
 
@@ -115,18 +117,18 @@ fn kind(word: &str) -> Option<SubjectKind> {
     SubjectKind::ALL.into_iter().find(|kind| kind.word() == word)
 }
 
-/// The address of the page about a quota.
+/// The address of the page about a quota, below the root.
 pub(crate) fn quota(kind: Kind, namespace: &str, name: &str) -> String {
     match kind {
-        Kind::Namespaced => format!("/q/{namespace}/{name}"),
-        Kind::Native => format!("/native/{namespace}/{name}"),
-        Kind::Cluster => format!("/cluster/{name}"),
+        Kind::Namespaced => format!("q/{namespace}/{name}"),
+        Kind::Native => format!("native/{namespace}/{name}"),
+        Kind::Cluster => format!("cluster/{name}"),
     }
 }
 
-/// The address of the page that says why something waits.
+/// The address of the page that says why something waits, below the root.
 pub(crate) fn why(kind: SubjectKind, namespace: &str, name: &str) -> String {
-    format!("/why/{}/{namespace}/{name}", kind.word())
+    format!("why/{}/{namespace}/{name}", kind.word())
 }
 
 #[cfg(test)]
@@ -146,7 +148,7 @@ mod tests {
         let quota = Page::Quota { kind: Kind::Cluster, namespace: String::new(), name: "tenants".to_owned() };
         assert_eq!(page("/cluster/tenants", ""), Some(quota));
         assert_eq!(page("/drain", "node=n%22"), Some(Page::Drain { node: None }));
-        let moved = Place::Moved("/why/vm/team-a/db".to_owned());
+        let moved = Place::Moved("why/vm/team-a/db".to_owned());
         assert_eq!(Page::of("/why", "kind=vm&namespace=team-a&name=db"), Some(moved));
         for wrong in [
             "",

@@ -21,7 +21,7 @@ use crate::answer::{Answer, Drain};
 use crate::model::Model;
 use crate::page::Page;
 
-pub(crate) use layout::{document, refusal};
+pub(crate) use layout::{Address, document, refusal};
 
 /// What a page is made of.
 #[derive(Clone, Copy)]

@@ -9,23 +9,19 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
-use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use tokio::net::TcpListener;
 
 use crate::answer::Cluster;
 use crate::guard::{Guard, NoRandomness, Verdict, headers};
 use crate::model::Shared;
-use crate::page::{Page, Place};
-use crate::pages::{View, document, refusal};
+use crate::page::{CHANGES, Page, Place};
+use crate::pages::{Address, View, document, refusal};
 use crate::stream;
 
 const STYLE: &str = include_str!("../assets/style.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
 const ICON: &str = include_str!("../assets/icon.svg");
-/// Before the path of a page: its changes.
-const CHANGES: &str = "/changes";
-
 /// What is told the new address when the last one was used.
 type OnEntered = Box<dyn Fn(&str) + Send + Sync>;
 
@@ -84,10 +80,10 @@ fn router(served: Arc<Served>) -> Router {
 async fn handle(State(served): State<Arc<Served>>, request: Request) -> Response {
     let (head, _) = request.into_parts();
     let mut response = match served.guard.judge(&head) {
-        Verdict::Allowed => answer(&served, &head).await,
+        Verdict::Allowed(path) => answer(&served, &path, head.uri.query()).await,
         Verdict::Enters(cookie) => {
             (served.on_entered)(&served.guard.entrance());
-            enters(&cookie)
+            enters(&format!("{}/", served.guard.root()), &cookie)
         }
         Verdict::Refused(code, why) => refused(code, why),
     };
@@ -97,12 +93,19 @@ async fn handle(State(served): State<Arc<Served>>, request: Request) -> Response
     response
 }
 
-fn enters(cookie: &str) -> Response {
-    let mut response = (StatusCode::SEE_OTHER, [(header::LOCATION, "/")]).into_response();
+fn enters(to: &str, cookie: &str) -> Response {
+    let mut response = moved(to);
     if let Ok(cookie) = HeaderValue::from_str(cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     response
+}
+
+fn moved(to: &str) -> Response {
+    match HeaderValue::from_str(to) {
+        Ok(to) => (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response(),
+        Err(_) => refused(StatusCode::NOT_FOUND, "there is no such page"),
+    }
 }
 
 fn refused(code: StatusCode, why: &str) -> Response {
@@ -121,21 +124,21 @@ fn typed(kind: &'static str, body: impl Into<Body>) -> Response {
     ([(header::CONTENT_TYPE, kind)], body.into()).into_response()
 }
 
-async fn answer(served: &Arc<Served>, head: &Parts) -> Response {
-    let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
+/// The answer to somebody who has come in. `path`: below the root.
+async fn answer(served: &Arc<Served>, path: &str, query: Option<&str>) -> Response {
     match path {
         "/style.css" => return typed("text/css; charset=utf-8", STYLE),
         "/page.js" => return typed("text/javascript; charset=utf-8", SCRIPT),
         "/icon.svg" => return typed("image/svg+xml", ICON),
         _ => {}
     }
-    let (of_page, is_stream) = path.strip_prefix(CHANGES).map_or((path, false), |page| (page, true));
-    match Page::of(of_page, query) {
+    let (of_page, is_stream) = path
+        .strip_prefix(CHANGES)
+        .filter(|page| page.starts_with('/'))
+        .map_or((path, false), |page| (page, true));
+    match Page::of(of_page, query.unwrap_or_default()) {
         None => refused(StatusCode::NOT_FOUND, "there is no such page"),
-        Some(Place::Moved(to)) => match HeaderValue::from_str(&to) {
-            Ok(to) => (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response(),
-            Err(_) => refused(StatusCode::NOT_FOUND, "there is no such page"),
-        },
+        Some(Place::Moved(to)) => moved(&format!("{}/{to}", served.guard.root())),
         Some(Place::Page(page)) if is_stream => {
             let changes = stream::changes(served.model.clone(), Arc::clone(&served.cluster), page);
             Sse::new(changes).keep_alive(KeepAlive::default()).into_response()
@@ -145,13 +148,15 @@ async fn answer(served: &Arc<Served>, head: &Parts) -> Response {
                 Page::Drain { node: Some(node) } => Some(served.cluster.drain(node.clone()).await),
                 _ => None,
             };
-            let stream = match head.uri.query() {
-                Some(query) => format!("{CHANGES}{path}?{query}"),
-                None => format!("{CHANGES}{path}"),
-            };
+            let own = format!(
+                "{}{}",
+                path.trim_start_matches('/'),
+                query.map(|query| format!("?{query}")).unwrap_or_default()
+            );
+            let address = Address { root: served.guard.root(), own: &own };
             let now = served.cluster.now();
             html(served.model.look(|model| {
-                document(&page, &View { model, answer: None, drain: drain.as_ref(), now }, &stream)
+                document(&page, &View { model, answer: None, drain: drain.as_ref(), now }, address)
             }))
         }
     }

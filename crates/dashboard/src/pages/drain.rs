@@ -9,7 +9,7 @@ use crate::answer::Drain;
 pub(super) fn heading(node: Option<&str>) -> Markup {
     html! {
         h1 { "Which VMs can leave a node?" }
-        form.forms method="get" action="/drain" {
+        form.forms method="get" action="drain" {
             label { "Node " input name="node" value=[node] required autocapitalize="none" spellcheck="false"; }
             button { "Look" }
         }

@@ -21,7 +21,7 @@ pub(super) fn heading(sort: Sort, filter: &str) -> Markup {
     html! {
         h1 .hidden { "Overview" }
         div.forms {
-            form method="get" action="/" role="search" {
+            form method="get" action="./" role="search" {
                 label { "Filter " input type="search" name="filter" value=(filter) placeholder="namespace or quota"; }
                 label {
                     "Order "
@@ -35,7 +35,7 @@ pub(super) fn heading(sort: Sort, filter: &str) -> Markup {
             }
             details {
                 summary { "Why does it wait?" }
-                form method="get" action="/why" {
+                form method="get" action="why" {
                     label {
                         "What "
                         select name="kind" {

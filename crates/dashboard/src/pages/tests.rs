@@ -9,7 +9,7 @@ use sluice_gate::{
 };
 use sluice_index::Phase;
 
-use super::{View, document};
+use super::{Address, View, document};
 use crate::answer::{Answer, Drain, DrainRow, Link, QuotaTold, SubjectKind, Told};
 use crate::model::{Interruption, Model};
 use crate::page::{Page, Sort};
@@ -17,6 +17,8 @@ use crate::seen::{Condition, Kind, Line, Migration, Quota, Share};
 use crate::table::Change;
 
 const NOW: i64 = 1_800_000_000;
+
+const ROOT: Address<'static> = Address { root: "/secret", own: "" };
 
 fn amount(text: &str) -> Quantity {
     Quantity::parse(text).unwrap()
@@ -154,7 +156,7 @@ fn all_pages(text: &str) -> Vec<String> {
         (on_node(), View { drain: Some(&drain), ..view }),
         (on_node(), View { drain: Some(&failed), ..view }),
     ];
-    views.iter().map(|(page, view)| document(page, view, "/changes/")).collect()
+    views.iter().map(|(page, view)| document(page, view, ROOT)).collect()
 }
 
 #[test]
@@ -172,7 +174,7 @@ fn pages_keep_to_their_content_security_policy() {
     for page in all_pages("train") {
         assert!(!page.contains(" style=") && !page.contains("<style"), "{page}");
         assert_eq!(page.matches("<script").count(), 1, "{page}");
-        assert!(page.contains("<script src=\"/page.js\"></script>"), "{page}");
+        assert!(page.contains("<script src=\"page.js\"></script>"), "{page}");
     }
 }
 
@@ -214,11 +216,7 @@ fn the_overview_begins_with_the_oldest_wait_and_says_what_it_is_sure_of() {
     }
     let view = View { model: &model, answer: None, drain: None, now: NOW };
     let page = |filter: &str| {
-        text_of(&document(
-            &Page::Overview { sort: Sort::Wait, filter: filter.to_owned() },
-            &view,
-            "/changes/",
-        ))
+        text_of(&document(&Page::Overview { sort: Sort::Wait, filter: filter.to_owned() }, &view, ROOT))
     };
     let all = page("");
     let at = |name: &str| all.rfind(&format!(" {name} ")).unwrap_or_else(|| panic!("{name}: {all}"));

@@ -55,7 +55,9 @@ fn served() -> (Arc<Served>, Shared, Arc<AtomicUsize>) {
     (Arc::new(served), model, entered)
 }
 
+/// `path`: below the root.
 async fn send(served: &Arc<Served>, method: Method, path: &str, cookie: Option<&str>) -> Response<Body> {
+    let path = format!("{}{path}", served.guard.root());
     let mut request = Request::builder().method(method).uri(path).header("host", "127.0.0.1:4000");
     if let Some(cookie) = cookie {
         request = request.header("cookie", cookie);
@@ -66,10 +68,10 @@ async fn send(served: &Arc<Served>, method: Method, path: &str, cookie: Option<&
 /// The cookie of a browser that has come in.
 async fn enter(served: &Arc<Served>) -> String {
     let entrance = served.guard.entrance();
-    let answer =
-        send(served, Method::GET, entrance.strip_prefix("http://127.0.0.1:4000").unwrap(), None).await;
+    let root = format!("http://127.0.0.1:4000{}", served.guard.root());
+    let answer = send(served, Method::GET, entrance.strip_prefix(&root).unwrap(), None).await;
     assert_eq!(answer.status(), 303);
-    assert_eq!(answer.headers()["location"], "/");
+    assert_eq!(answer.headers()["location"], format!("{}/", served.guard.root()));
     answer.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned()
 }
 
@@ -92,6 +94,7 @@ async fn a_browser_that_came_in_is_answered_and_each_answer_is_armed() {
         ("/../etc/passwd", 404),
         ("/changes", 404),
         ("/favicon.ico", 404),
+        ("/changesq/team/compute", 404),
     ] {
         let answer = send(&served, Method::GET, path, Some(&cookie)).await;
         assert_eq!(answer.status(), code, "{path}");
@@ -115,7 +118,8 @@ async fn a_stranger_is_told_nothing_of_the_cluster() {
         assert_eq!(answer.status(), 401, "{path}");
         assert!(answer.headers().get("set-cookie").is_none());
         let text = answer.into_body().collect().await.unwrap().to_bytes();
-        assert!(!String::from_utf8_lossy(&text).contains("compute"), "{path}");
+        let text = String::from_utf8_lossy(&text);
+        assert!(!text.contains("compute") && !text.contains(&served.guard.root()[1..]), "{path}: {text}");
     }
 }
 

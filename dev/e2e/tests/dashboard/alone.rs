@@ -1,6 +1,8 @@
 //! Without any process of Sluice: who is let in, what hostile texts become, many quotas, an API server that goes and comes
 //! back, credentials that are not accepted any more, a tenant.
 
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use futures::{StreamExt as _, stream};
@@ -13,6 +15,8 @@ use sluice_e2e::browser::Browser;
 use sluice_e2e::objects::{self, TARGETED};
 use sluice_e2e::{Installation, Setup};
 use sluice_testbed::{Bed, BedOptions, TestNamespace};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use crate::context::{Dashboard, assert_clean, assert_fits, screenshot};
 
@@ -38,6 +42,30 @@ async fn set_status(bed: &Bed, namespace: &TestNamespace, quota: &str, status: V
 
 async fn quota(bed: &Bed, namespace: &TestNamespace, name: &str, hard: &[(&str, &str)]) {
     objects::create(&bed.admin().unwrap(), &namespace.name, &objects::quota(name, hard)).await.unwrap();
+}
+
+/// A server that is not the dashboard; its address and the heads of the requests to it. It answers all with a page that asks
+/// it for something more.
+async fn listener() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    const PAGE: &str =
+        "<body><script>fetch('/steal').then(() => document.body.append('it was asked'))</script>";
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let heads = Arc::clone(&asked);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") && stream.read_buf(&mut head).await.is_ok_and(|read| read > 0)
+            {
+            }
+            heads.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close";
+            let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{PAGE}", PAGE.len());
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    (address, asked)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,6 +122,16 @@ async fn strangers_get_nothing_and_texts_stay_texts() {
     browser.open(&dashboard.entrance).await.unwrap();
     browser.until_text("<img src=x onerror=").await.unwrap();
     assert_clean(&browser).await;
+    // A server of another user of the machine: a page of it sends no cookie of the dashboard to it.
+    let (address, asked) = listener().await;
+    browser.open(&format!("http://{address}/lure")).await.unwrap();
+    browser.until_text("it was asked").await.unwrap();
+    let heads = asked.lock().unwrap().join("\n").to_lowercase();
+    assert!(
+        heads.contains("get /lure ") && heads.contains("get /steal ") && !heads.contains("cookie"),
+        "{heads}"
+    );
+    browser.console().await.unwrap();
     let (is, _) =
         dashboard.ask(Method::GET, dashboard.entrance.split_at(dashboard.url("").len()).1, &[]).await;
     assert_eq!(is, 401, "an address is for one browser");

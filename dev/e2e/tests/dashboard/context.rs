@@ -22,6 +22,8 @@ pub struct Dashboard {
     pub entrance: String,
     /// `127.0.0.1` and its port.
     pub address: String,
+    /// Below it everything is served.
+    root: String,
 }
 
 impl Dashboard {
@@ -38,11 +40,12 @@ impl Dashboard {
         let waited = wait::eventually(SOON, opened, "the dashboard to print its address").await;
         let entrance = waited.unwrap_or_else(|error| panic!("{error}: {}", program.log()));
         let address = entrance.strip_prefix("http://").unwrap().split('/').next().unwrap().to_owned();
-        Self { program, entrance, address }
+        let root = entrance.split_once("/enter/").unwrap().0.to_owned();
+        Self { program, entrance, address, root }
     }
 
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}{path}", self.root)
     }
 
     /// The most memory that it has had, in MiB.

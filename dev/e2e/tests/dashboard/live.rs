@@ -43,7 +43,7 @@ async fn until_used(tenant: &Tenant<'_>, quota: &str, key: &str, used: &str) {
 fn row_says(namespace: &str, quota: &str, held: &str) -> String {
     format!(
         "[...document.querySelectorAll('#quotas tbody tr')].some(row => \
-         row.querySelector('a').getAttribute('href') === '/q/{namespace}/{quota}' && \
+         row.querySelector('a').getAttribute('href') === 'q/{namespace}/{quota}' && \
          row.querySelector('.held').innerText.split(' ')[0] === '{held}')"
     )
 }
