@@ -254,11 +254,13 @@ impl WebhookEntry {
         ..Self::GROWTH
     };
 
-    /// Answers QuotaReviews: one that cannot be answered is refused, for none may be stored.
+    /// Answers QuotaReviews. Who asks can go without an answer, and a policy lets none be stored. Where it failed closed,
+    /// who may only view a namespace would be told the webhook's URL by the API server that cannot reach it.
     pub const EXPLAIN: Self = Self {
         name: "explain.quota.sluice.dev",
         reinvocation_policy: Some("Never"),
         rules: &[Rule { group: names::OWN_GROUP, resources: &[names::QUOTA_REVIEWS], ..NEW_PODS }],
+        failure_policy: "Ignore",
         timeout_seconds: 3,
         ..VALIDATING
     };

@@ -141,7 +141,7 @@ async fn an_answer_that_is_too_long_is_not_given() {
     let long = QuotaReviewStatus { text: "x".repeat(64 * 1024), ..status() };
     let (service, _) = leader(Reply::Answered(Box::new(long)));
     let answer = answer(service, &asking(json!({ "pod": "train" }))).await;
-    assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(403)));
+    assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(422)));
     assert!(answer["status"]["message"].as_str().unwrap().contains("longer than 65536 bytes"), "{answer}");
 }
 

@@ -50,7 +50,7 @@ pub(super) async fn ask(
         Ok(Some(status)) if status.not_found => Err(Some("the leader knows no such object".to_owned())),
         Ok(Some(status)) => Ok(Live { status, took: begin.elapsed() }),
         Ok(None) => Err(Some("the webhook is not asked here".to_owned())),
-        Err(error) => Err(Some(why_not(&error, connection, patience))),
+        Err(error) => Err(Some(why_not(&error, &connection.namespace, patience))),
     })
 }
 
@@ -66,19 +66,30 @@ fn spec(kind: Kind, name: &str) -> Option<QuotaReviewSpec> {
     Some(spec)
 }
 
-fn why_not(error: &kube::Error, connection: &Connection, patience: Duration) -> String {
+fn why_not(error: &kube::Error, namespace: &str, patience: Duration) -> String {
     let resource = format!("{}.{}", names::QUOTA_REVIEWS, names::OWN_GROUP);
+    let told = match error {
+        kube::Error::Api(status) => status.message.as_str(),
+        _ => "",
+    };
     match classify(error) {
+        // An object that is not there has a name: the namespace.
+        Failure::NotFound if told.contains(" \"") => told.to_owned(),
         Failure::NotFound => format!("the cluster has no {resource}: an older version of Sluice, or none"),
-        Failure::Forbidden => format!(
-            "the leader may not be asked: missing right create {resource} in namespace {}",
-            connection.namespace
-        ),
+        Failure::Forbidden | Failure::Invalid if !is_of_authorizer(told) => told.to_owned(),
+        Failure::Forbidden => {
+            format!("the leader may not be asked: missing right create {resource} in namespace {namespace}")
+        }
         Failure::Throttled { .. } => "the leader is asked too often".to_owned(),
         Failure::Unknown if is_late(error) => format!("the leader did not answer within {patience:?}"),
         Failure::Unknown => "the leader's answer was lost".to_owned(),
         failure => format!("the leader did not answer ({})", failure.code()),
     }
+}
+
+/// Whether a refusal is about the account's rights (`apiserver/pkg/endpoints/handlers/responsewriters/errors.go`).
+fn is_of_authorizer(told: &str) -> bool {
+    told.contains("User \"") && told.contains("\" cannot ")
 }
 
 fn is_late(error: &kube::Error) -> bool {
@@ -109,5 +120,32 @@ impl Live {
     /// How the command ends.
     pub(super) const fn exit(&self) -> Exit {
         if self.status.held { Exit::Held } else { Exit::Good }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_a_missing_right_only_where_it_says_so() {
+        let said = |code, message: &str| {
+            let status = Status { code, message: message.to_owned(), ..Status::default() };
+            why_not(&kube::Error::Api(Box::new(status)), "team", Duration::from_secs(1))
+        };
+        let forbidden = "quotareviews.quota.sluice.dev is forbidden: User \"jane\" cannot create resource";
+        assert!(said(403, forbidden).contains("missing right create"));
+        let denied = "admission webhook \"others.example\" denied the request: not today";
+        assert_eq!(said(403, denied), denied);
+        let long =
+            "admission webhook \"explain.quota.sluice.dev\" denied the request: 6,000 pods are too many";
+        assert_eq!(said(422, long), long);
+        assert_eq!(said(404, "namespaces \"taem\" not found"), "namespaces \"taem\" not found");
+        let absent = said(404, "the server could not find the requested resource");
+        assert!(absent.contains("an older version of Sluice"), "{absent}");
     }
 }

@@ -1,8 +1,8 @@
 //! QuotaReviews: why something waits (`docs/why.md`, `docs/protocols.md`, *Answered at admission*).
 //!
 //! The leading controller answers ([`ExplainLeader`]). The webhook hands it each review as it is and puts its answer into
-//! the object ([`ExplainRelay`]). Whatever keeps it from answering is a refusal, for no review may be stored. Both bound how
-//! many they take in a second.
+//! the object ([`ExplainRelay`]). Whatever keeps it from answering is a refusal that says so. Both bound how many they take
+//! in a second.
 
 mod rate;
 mod relay;
@@ -29,6 +29,8 @@ const LONGEST: usize = 64 * 1024;
 const LONGEST_NAME: usize = 253;
 /// After so many seconds there is a turn again.
 const RETRY_AFTER_S: u32 = 1;
+/// The code of a review whose answer would be too much. It is no 403: rights are not what is missing.
+const TOO_MUCH: u16 = 422;
 /// Where the answer is put.
 const STATUS: &str = "/status";
 
@@ -139,14 +141,17 @@ impl Reply {
     fn verdict(self) -> Verdict {
         let status = match self {
             Self::Answered(status) => status,
-            Self::TooMuch(why) => return Verdict::deny(why),
+            Self::TooMuch(why) => return Verdict::refuse(TOO_MUCH, why),
             Self::Unknown(why) => return unanswered(why),
         };
         match serde_json::to_value(&status) {
             Ok(status) if is_short(&status) => answered(status),
-            Ok(_) => Verdict::deny(format!(
-                "the answer is longer than {LONGEST} bytes: ask sluice why --recompute, or about one quota"
-            )),
+            Ok(_) => Verdict::refuse(
+                TOO_MUCH,
+                format!(
+                    "the answer is longer than {LONGEST} bytes: ask sluice why --recompute, or about one quota"
+                ),
+            ),
             Err(error) => Verdict::refuse(500, format!("could not write the answer: {error}")),
         }
     }
