@@ -158,7 +158,8 @@ enum Command {
     ///
     /// Secrets are not read. Environment variables, arguments and commands of containers, contents of volumes, cloud-init
     /// data of virtual machines, annotations of others and the secret path of the webhook are left out. Names, labels and
-    /// amounts of tenants stay: -n NAMESPACE keeps other namespaces out.
+    /// amounts of tenants stay. -n NAMESPACE keeps objects of other namespaces out; what cluster quotas, logs and metrics
+    /// say of those stays.
     ///
     /// What may not be read is named in the index, with the rules of RBAC that would allow it.
     ///

@@ -45,6 +45,9 @@ const OWN_ANNOTATIONS: [&str; 9] = [
 /// Fields that hold a secret where somebody has put one, as lists; a label may have the same name.
 const OF_CONTAINERS: [&str; 4] = ["args", "command", "env", "envFrom"];
 
+/// What is kept of a container of an evaluator.
+const SIDECAR: [&str; 5] = ["image", "imagePullPolicy", "name", "ports", "resources"];
+
 /// `object` without what may be a secret, or explains no quota.
 pub fn reduce(kind: &str, object: &Value) -> Value {
     let mut kept = Map::new();
@@ -76,6 +79,7 @@ pub fn reduce(kind: &str, object: &Value) -> Value {
     match kind {
         "ConfigMap" => kept_data(object, &mut kept),
         "Evaluator" => reduce_examples(&mut kept),
+        "AAQ" => reduce_sidecars(&mut kept),
         _ => {}
     }
     kept
@@ -221,6 +225,14 @@ fn kept_data(object: &Value, kept: &mut Value) {
         data.filter(|(key, _)| is_kept(key)).map(|(key, text)| (key.clone(), text.clone())).collect();
     if let Some(fields) = kept.as_object_mut().filter(|_| !data.is_empty()) {
         fields.insert("data".to_owned(), Value::Object(data));
+    }
+}
+
+/// Containers of evaluators are others': probes and hooks may carry tokens as variables do.
+fn reduce_sidecars(aaq: &mut Value) {
+    let sidecars = aaq.pointer_mut("/spec/configuration/sidecarEvaluators").and_then(Value::as_array_mut);
+    for sidecar in sidecars.into_iter().flatten() {
+        *sidecar = pick(sidecar, &SIDECAR).unwrap_or_default();
     }
 }
 

@@ -109,7 +109,9 @@ fn vectors() -> Vec<(&'static str, Value, Value)> {
             "AAQ",
             whole(
                 json!({ "configuration": { "sidecarEvaluators": [{ "name": "e", "image": "i", "env": [{ "value": MARKER }],
-                "args": [MARKER], "command": [MARKER] }] } }),
+                "args": [MARKER], "command": [MARKER],
+                "livenessProbe": { "httpGet": { "httpHeaders": [{ "name": "Authorization", "value": MARKER }] } },
+                "lifecycle": { "preStop": { "httpGet": { "path": MARKER } } }, "workingDir": MARKER }] } }),
             ),
             kept(json!({ "configuration": { "sidecarEvaluators": [{ "name": "e", "image": "i" }] } })),
         ),
