@@ -161,6 +161,15 @@ impl Charge {
         }))
     }
 
+    /// The smaller amount of each resource that both charge.
+    #[must_use]
+    pub fn min(&self, other: &Self) -> Self {
+        let least = |(resource, amount): &(Resource, Amount)| {
+            Some((resource.clone(), other.get(resource)?.min(*amount)))
+        };
+        Self::from_pairs(self.iter().filter_map(least))
+    }
+
     /// How much is charged here above `other`; resources of which it is not more are left out.
     #[must_use]
     pub fn above(&self, other: &Self) -> Self {

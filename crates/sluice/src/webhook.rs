@@ -138,6 +138,10 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
     writes.register(ours);
     let (events, writer) = recorder(client.clone(), names::EVENT_COMPONENT, &unique_identity());
     events.counts().register(ours);
+    let tell_of_targets = {
+        let events = events.clone();
+        move |report| events.report(report)
+    };
     let tell = move |outcome: Outcome| granted(&outcome).into_iter().for_each(|report| events.report(report));
     let setup = headroom::Setup {
         tasks: &mut tasks,
@@ -160,7 +164,7 @@ pub async fn run(args: WebhookArgs) -> anyhow::Result<()> {
         "KubeVirt's controller",
         follow_kubevirt(Arc::clone(&headroom), Arc::clone(&app), stopped.clone()),
     );
-    let target = TargetEndpoint::new(Arc::clone(&headroom));
+    let target = TargetEndpoint::new(Arc::clone(&headroom), tell_of_targets);
     let endpoint = HeadroomEndpoint::new(Arc::clone(&headroom), charged_by);
     tasks.spawn("window sessions", end_sessions(headroom, cancel.clone(), stopped));
     let leader = follow_leader(&mut tasks, &mut secrets, client.clone(), &args, &cancel);

@@ -4,6 +4,7 @@ use crate::charge::{Amount, Charge};
 use crate::pod::{ChargeRules, Container, PodInput, pod_charge};
 use crate::resource::Resource;
 use crate::scope::ScopeFacts;
+use crate::vm::{KubeVirtFacts, Launcher, VmFacts, largest_overhead};
 
 /// The container of a guest. KubeVirt adds its overhead here and nowhere else.
 const COMPUTE: &str = "compute";
@@ -35,6 +36,19 @@ pub struct Allowance {
     pub limits_cpu: Option<Amount>,
 }
 
+impl Allowance {
+    /// What this KubeVirt may do to this machine.
+    #[must_use]
+    pub fn of(machine: &VmFacts, kubevirt: &KubeVirtFacts) -> Self {
+        Self {
+            overhead: largest_overhead(machine, kubevirt).unwrap_or_default(),
+            plugged: machine.plugged_memory(),
+            limits_memory: machine.limits.memory.is_none(),
+            limits_cpu: machine.limits.cpu.is_none().then(|| machine.present_cpus().unwrap_or_default()),
+        }
+    }
+}
+
 impl Source {
     /// What is read of a pod, whether it has finished or not.
     #[must_use]
@@ -60,8 +74,8 @@ impl Source {
             let shared = one.containers.iter().filter(|name| other.containers.contains(name));
             Self {
                 facts: one.facts,
-                charge: lesser(&one.charge, &other.charge),
-                compute: lesser(&one.compute, &other.compute),
+                charge: one.charge.min(&other.charge),
+                compute: one.compute.min(&other.compute),
                 containers: shared.cloned().collect(),
             }
         })
@@ -150,6 +164,23 @@ pub fn growth_to(charge: &Charge, source: &Source, allowed: Allowance) -> Charge
     Next { all: charge.clone(), kept: charge.clone(), compute }.growth(source, allowed)
 }
 
+/// The same of launchers of which no containers are known: what `target` takes more beside its guest is growth. Of several
+/// sources, what is more than each of them. Empty without any.
+#[must_use]
+pub fn growth_of_launcher<'s>(
+    target: Launcher<'_>,
+    sources: impl IntoIterator<Item = Launcher<'s>>,
+    allowed: Allowance,
+) -> Charge {
+    let of = |source: Launcher<'_>| {
+        let source =
+            Source { charge: source.whole.clone(), compute: source.compute.clone(), ..Source::default() };
+        let (all, compute) = (target.whole.clone(), target.compute.clone());
+        Next { kept: all.clone(), all, compute }.growth(&source, allowed)
+    };
+    sources.into_iter().map(of).reduce(|one, other| one.min(&other)).unwrap_or_default()
+}
+
 impl Next {
     fn growth(&self, source: &Source, allowed: Allowance) -> Charge {
         let grown = self.all.iter().map(|(resource, amount)| {
@@ -182,10 +213,4 @@ fn only<'p>(pod: &PodInput<'p>, is_it: impl Fn(&str) -> bool) -> PodInput<'p> {
         containers.iter().filter(|container| is_it(container.name)).cloned().collect::<Vec<_>>()
     };
     PodInput { containers: some(&pod.containers), init_containers: some(&pod.init_containers), ..pod.clone() }
-}
-
-fn lesser(one: &Charge, other: &Charge) -> Charge {
-    let least =
-        |(resource, amount): &(Resource, Amount)| Some((resource.clone(), other.get(resource)?.min(*amount)));
-    Charge::from_pairs(one.iter().filter_map(least))
 }

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 use sluice_engine::headroom::{
-    Account, AccountedPod, Allowance, Source, Stake, growth, growth_to, quota_words,
+    Account, AccountedPod, Allowance, Source, Stake, growth, growth_of_launcher, growth_to, quota_words,
 };
 use sluice_engine::pod::pod_charge;
+use sluice_engine::vm::Launcher;
 use sluice_engine::{Amount, Resource};
 
 use super::*;
@@ -73,6 +74,37 @@ fn kubevirts_overhead_is_no_growth_and_everything_above_it_is() {
         &[],
     );
     assert_eq!(grown(&cpu, &of), ["cpu=200m"]);
+}
+
+/// Of what containers are called nothing is known there.
+#[test]
+fn of_launchers_kubevirts_overhead_is_no_growth_and_everything_above_it_is() {
+    let of = |compute: &str, more: &[Value]| {
+        source(&launcher(&[&[container("compute", compute, json!({}))], more].concat(), &[]))
+    };
+    let log = container("guest-console-log", "35Mi", json!({}));
+    let (before, smaller) = (of("537Mi", &[log.clone()]), of("500Mi", &[log.clone()]));
+    let allowed = Allowance { overhead: Amount::from(quantity(OVERHEAD)), ..Allowance::default() };
+    let injected = container("injected", "64Mi", json!({}));
+    for (target, sources, expected) in [
+        (of("537Mi", &[log.clone()]), vec![&before], vec![]),
+        (of("818Mi", &[log.clone()]), vec![&before], vec![]),
+        (of("819Mi", &[log.clone()]), vec![&before], vec!["memory=1Mi"]),
+        (of("818Mi", &[log.clone(), injected]), vec![&before], vec!["cpu=100m", "memory=64Mi"]),
+        (of("818Mi", &[log]), vec![&smaller, &before], vec![]),
+        (of("9Gi", &[]), vec![], vec![]),
+    ] {
+        let launcher = |of: &'_ Source| (of.charge.clone(), of.compute.clone());
+        let sources: Vec<_> = sources.into_iter().map(launcher).collect();
+        let sources = sources.iter().map(|(whole, compute)| Launcher { whole, compute });
+        let target = Launcher { whole: &target.charge, compute: &target.compute };
+        let grown = growth_of_launcher(target, sources, allowed);
+        let grown: Vec<_> = grown
+            .iter()
+            .map(|(resource, amount)| format!("{}={}", resource.key(), amount.quantity(Format::BinarySi)))
+            .collect();
+        assert_eq!(grown, expected);
+    }
 }
 
 /// KubeVirt 1.6 made an init container of it.

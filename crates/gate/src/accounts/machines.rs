@@ -11,6 +11,7 @@ use sluice_engine::{Charge, PodId, Uid};
 use sluice_index::{Gates, NamespaceId, PodRecord, Version};
 
 use super::Accounts;
+use crate::accounts::parts::owners::Payer;
 use crate::accounts::parts::repricing::Walk;
 use crate::admission::{CHANGED, Judgement};
 use crate::cluster::Cluster;
@@ -156,7 +157,7 @@ impl Accounts {
         for id in self.pods_of_machine(cluster, namespace, &owner.uid) {
             let is_stuck = matches!(self.stages.get(id), Stage::Stuck(Stuck::Machine(_)));
             let is_to_be = is_unknown && matches!(self.stages.get(id), Stage::Waiting(_));
-            if is_stuck || is_to_be || !self.is_paid_by_its_payer(cluster, id) {
+            if is_stuck || is_to_be || !self.is_paid_as_priced(cluster, id) {
                 self.reclassify(cluster, id, namespace, now);
             }
         }
@@ -171,14 +172,23 @@ impl Accounts {
         }
     }
 
-    /// Whether the pod claims on account of an owner if it should.
-    fn is_paid_by_its_payer(&self, cluster: &Cluster, id: PodId) -> bool {
+    /// Whether the pod claims on account of an owner if it should, and what it should.
+    fn is_paid_as_priced(&self, cluster: &Cluster, id: PodId) -> bool {
         let Some(record) = cluster.pods.get(id) else { return true };
-        let is_owned = self.stages.owners().owner_of(id).is_some();
+        let owners = self.stages.owners();
+        let is_payer = |payer: &Payer| payer.owner.as_ref() == owners.owner_of(id);
+        let payer = || self.payer(cluster, id, record);
         match self.stages.get(id) {
-            Stage::Waiting(_) | Stage::Counted { .. } | Stage::Assumed { .. } => {
-                self.payer(cluster, id, record).owner.is_some() == is_owned
+            Stage::Waiting(_) => {
+                let payer = payer();
+                is_payer(&payer) && owners.charged_with(id).is_none_or(|with| with == payer.charge)
             }
+            // What a released target was to take stays until it is seen what it takes.
+            Stage::Counted { charge, .. } => {
+                let payer = payer();
+                is_payer(&payer) && (payer.owner.is_none() || *charge == payer.charge)
+            }
+            Stage::Assumed { .. } => is_payer(&payer()),
             Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => true,
         }
     }

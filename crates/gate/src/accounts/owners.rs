@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use sluice_engine::headroom::growth_of_launcher;
 use sluice_engine::{Charge, PodId, Uid};
-use sluice_index::PodRecord;
+use sluice_index::{Gates, PodRecord};
 
 use super::Accounts;
+use super::machines::as_launcher;
 use crate::accounts::parts::owners::Payer;
 use crate::cluster::Cluster;
 use crate::cluster::machines::Owner;
@@ -53,7 +55,11 @@ impl Accounts {
         let is_owned = self.stages.owners().owner_of(id).is_some_and(|known| **known == *owner);
         match (self.stages.get(id), charge) {
             (Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_), _) => true,
-            (Stage::Waiting(_) | Stage::Counted { .. }, Some(_)) => is_owned,
+            (Stage::Counted { .. }, Some(_)) => is_owned,
+            // What a target takes more was found by what its source took.
+            (Stage::Waiting(_), Some(_)) => {
+                is_owned && self.stages.owners().wait(id).is_some_and(|wait| wait.with.is_none())
+            }
             // The larger charge stays until it is seen released.
             (Stage::Assumed { charge: assumed, .. }, Some(charge)) => is_owned && assumed.covers(charge),
             (_, None) => false,
@@ -70,6 +76,35 @@ impl Accounts {
         }
         let namespace = Arc::clone(&cluster.namespaces.get(record.namespace)?.name);
         let (owner, charge) = owners.charged(&Owner { namespace, uid: ownership.machine.clone() })?;
+        let charge = self.with_target(cluster, record, &owner, charge);
         Some(Payer { charge, owner: Some(owner) })
+    }
+
+    /// What the owner is to be charged with a launcher that waits at the gate beside one that runs. What that takes more
+    /// waits for room, but for what KubeVirt itself adds: no update of KubeVirt holds a migration.
+    fn with_target(
+        &self,
+        cluster: &Cluster,
+        record: &PodRecord,
+        owner: &Owner,
+        charged: Arc<Charge>,
+    ) -> Arc<Charge> {
+        if record.gates == Gates::None {
+            return charged;
+        }
+        let mut running = self.launchers(cluster, owner);
+        running.retain(|other| other.gates == Gates::None);
+        let Some(target) = as_launcher(record).filter(|_| !running.is_empty()) else { return charged };
+        let sources = || running.iter().filter_map(as_launcher);
+        let before = cluster.machines.charge(owner, sources());
+        let after = cluster.machines.charge(owner, sources().chain([target]));
+        let (Ok(Some(before)), Ok(Some(after))) = (before, after) else { return charged };
+        // What the calculator does not count is nothing to wait for.
+        let growth = growth_of_launcher(target, sources(), cluster.machines.allowance(owner));
+        let growth = growth.min(&after.above(&before));
+        if growth.is_empty() {
+            return charged;
+        }
+        Arc::new(charged.max(&Charge::from_pairs(before.iter().chain(&growth).cloned())))
     }
 }

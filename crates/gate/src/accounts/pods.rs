@@ -116,7 +116,11 @@ impl Accounts {
         self.ask_about(cluster, id, now);
         // What it takes, and of what, may have changed together with the gate.
         let matching = self.matching_quotas(cluster, record.namespace, &record.scope_facts);
-        let is_same = charge == self.payer(cluster, id, record).charge;
+        let payer = self.payer(cluster, id, record);
+        // A VM that is charged by its pods is appraised after this: until then it keeps what the pod was to take.
+        let is_kept =
+            payer.owner.is_some() && cluster.machines.depend_on_pods() && charge.covers(&payer.charge);
+        let is_same = is_kept || charge == payer.charge;
         if is_same && matches!(self.stages.get(id), Stage::Counted { quotas, .. } if *quotas == matching) {
             return;
         }

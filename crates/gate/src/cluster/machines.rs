@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use sluice_engine::headroom::Allowance;
 use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, VmFacts, vm_charge};
 use sluice_engine::{Charge, Uid};
 use sluice_index::{ListNumber, Ownership, Source, Version, VmReference, VmiError, VmiRecord};
@@ -222,6 +223,13 @@ impl Machines {
         let kubevirt = self.kubevirt.as_ref().map(|kubevirt| &kubevirt.facts);
         let charge = vm_charge(self.calculator, vm, launchers, kubevirt);
         charge.map_err(|error| unreadable(error.to_string()))
+    }
+
+    /// What KubeVirt may do to the VM from one launcher to the next.
+    pub fn allowance(&self, owner: &Owner) -> Allowance {
+        let size = self.known.get(owner).and_then(|machine| machine.size.as_ref().ok());
+        let kubevirt = self.kubevirt.as_ref().map(|kubevirt| &kubevirt.facts);
+        size.zip(kubevirt).map(|(size, kubevirt)| Allowance::of(size, kubevirt)).unwrap_or_default()
     }
 }
 

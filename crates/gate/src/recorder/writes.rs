@@ -284,3 +284,39 @@ fn pop_after(ids: &mut BTreeSet<QuotaId>, last: &mut QuotaId) -> Option<QuotaId>
     ids.remove(&id);
     Some(id)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(mono_ms: u64) -> Moment {
+        Moment { mono_ms, unix_ms: 0 }
+    }
+
+    /// As by a slow admission webhook of somebody else.
+    #[test]
+    fn quotas_whose_last_write_failed_take_a_few_places_and_leave_the_others() {
+        let mut writes = StatusWrites::new(Stamp::numbered(1));
+        let failing: Vec<QuotaId> = (0..300).map(QuotaId).collect();
+        for id in &failing {
+            writes.begin(*id, 0, at(0));
+            writes.answered(*id);
+            writes.end_request(*id);
+            writes.retry_later(*id, Decisions::new(), None, at(0));
+        }
+        let later = at(1_000_000);
+        writes.pass_time(later);
+        writes.mark(QuotaId(1_000));
+        let mut begun = Vec::new();
+        while let Some(id) = writes.next() {
+            writes.begin(id, 0, later);
+            begun.push(id);
+        }
+        assert_eq!(begun.iter().filter(|id| failing.contains(id)).count(), REPEATED);
+        assert!(begun.contains(&QuotaId(1_000)));
+        assert!(!writes.has_next(), "until one of the few is answered");
+        writes.answered(begun[0]);
+        writes.end_request(begun[0]);
+        assert!(writes.has_next());
+    }
+}

@@ -131,14 +131,16 @@ fn without_a_pod_it_is_not_known_what_the_next_one_takes() {
     assert_eq!(story.used_after(400), "400m");
 }
 
-/// The estimate is short: another KubeVirt makes the pod.
 #[test]
-fn what_kubevirt_itself_adds_to_the_next_pod_is_shown_and_holds_no_target() {
+fn what_the_next_pod_takes_beyond_what_was_admitted_waits() {
     let mut story = running(Calculator::VmiPodUsage, 400);
     assert_eq!(grow(&mut story, &before(), 4, 100), Judgement::Allowed);
     story.see_machine(&of_version(sized(2, 4), 11), 200);
     story.server.create_pod(TARGET, 450, 0);
-    assert_eq!(story.used_after(300), "450m");
+    assert_eq!(story.used_after(300), "400m");
+    assert_eq!(story.held(), [TARGET]);
+    story.server.set_hard(450);
+    assert_eq!(story.used_after(400), "450m");
     assert_eq!(story.held(), Vec::<&str>::new());
 }
 

@@ -355,18 +355,22 @@ fn what_comes_and_goes_while_vms_are_counted_anew_is_counted_so() {
 }
 
 #[test]
-fn by_what_pods_take_a_target_goes_and_what_kubevirt_adds_is_shown() {
-    let mut story = Story::counting(Calculator::VmiPodUsage, 100);
+fn by_what_pods_take_a_target_waits_for_what_it_takes_more_than_its_source() {
+    let mut story = Story::counting(Calculator::VmiPodUsage, 149);
     story.see_machine(&sized(2, 2), 0);
     story.server.create_pod(SOURCE, 100, 0);
     assert_eq!(story.used_after(0), "100m");
     story.server.create_pod(TARGET, 150, 0);
+    assert_eq!(story.used_after(50), "100m");
+    assert_eq!(story.held(), [TARGET], "containers that others add, devices, interfaces");
+    story.server.create_pod("web", 50, 0);
+    story.server.set_hard(150);
     assert_eq!(story.used_after(100), "150m");
-    assert_eq!(story.held(), Vec::<&str>::new());
+    assert_eq!(story.held(), ["web"], "what the target is to take is kept until it is seen what it takes");
     story.server.finish_pod(SOURCE);
     assert_eq!(story.used_after(200), "150m");
     story.server.delete_pod(TARGET);
-    assert_eq!(story.used_after(300), "0");
+    assert_eq!(story.used_after(300), "50m", "web");
 }
 
 /// The kubelet says nothing any more, so the pod is over when its time is.
@@ -385,6 +389,35 @@ fn a_launcher_on_a_dead_node_gives_back_what_only_it_took() {
     story.state.apply_pod(&wire(deleted), at(10_000));
     assert_eq!(story.used_after(11_000), "150m");
     assert_eq!(story.used_after(120_000), "100m");
+}
+
+#[rstest]
+#[case::counted(Calculator::VmiPodUsage)]
+#[case::of_the_guest(Calculator::GuestEffectiveResources)]
+fn a_target_that_takes_no_more_than_its_source_waits_for_nothing(#[case] calculator: Calculator) {
+    let mut story = Story::counting(calculator, 100);
+    story.see_machine(&sized(2, 2), 0);
+    story.server.create_pod(SOURCE, 100, 0);
+    assert_eq!(story.used_after(0), "100m");
+    story.server.create_pod(TARGET, 100, 0);
+    assert_eq!(story.used_after(100), "100m");
+    assert_eq!(story.held(), Vec::<&str>::new());
+}
+
+#[test]
+fn a_target_that_waits_waits_for_what_it_takes_more_than_the_source_of_now() {
+    let mut story = Story::counting(Calculator::VmiPodUsage, 100);
+    story.see_machine(&sized(2, 2), 0);
+    story.server.create_pod(SOURCE, 100, 0);
+    assert_eq!(story.used_after(0), "100m");
+    story.server.create_pod(TARGET, 120, 0);
+    assert_eq!(story.used_after(50), "100m");
+    assert_eq!(story.held(), [TARGET]);
+    story.server.finish_pod(SOURCE);
+    assert_eq!(story.used_after(100), "0");
+    assert_eq!(story.held(), [TARGET], "alone it takes its whole size");
+    story.server.set_hard(120);
+    assert_eq!(story.used_after(200), "120m");
 }
 
 #[test]

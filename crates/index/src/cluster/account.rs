@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sluice_engine::headroom::{Account, AccountedPod, Allowance, Need, Source, Stake, growth_to};
-use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, largest_overhead, vm_charge};
+use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, vm_charge};
 use sluice_engine::{Amount, Charge, Resource, ScopeFacts, Uid};
 
 use super::Cluster;
 use crate::kinds::pod::LauncherRecord;
 use crate::kinds::vmi::VmiRecord;
+use crate::kinds::vmim::VmimRecord;
 
 /// So long after the end of a migration its other pod may still be there; seconds. A launcher that has lost its guest, or
 /// never had one, ends by itself within that time (KubeVirt's `cmd/virt-launcher`, `qemu-timeout`).
@@ -88,19 +89,32 @@ impl Cluster {
         Some(Need { growth, source, source_facts, replaced, ..Need::new(charge, facts) })
     }
 
+    /// Whether a migration of this machine has no target yet, or its target has no pod that attaches volumes to it where
+    /// it takes one. Only pods that KubeVirt has created for this machine are either: a tenant may make others with the same
+    /// label.
+    #[must_use]
+    pub fn lacks_target(&self, migration: &VmimRecord, machine: &VmiRecord) -> bool {
+        let controller = self.kubevirt_controller();
+        let pods = || {
+            self.launchers.of_migration(&migration.uid).filter(|pod| {
+                let creator = pod.created_by.as_deref();
+                pod.namespace == migration.namespace
+                    && creator.is_none_or(|name| controller.as_deref() == Some(name))
+            })
+        };
+        let targets: Vec<&Uid> =
+            pods().filter(|pod| pod.machine.as_ref() == Some(&machine.uid)).map(|pod| &pod.uid).collect();
+        let attaches = |pod: &LauncherRecord| pod.launcher.as_ref().is_some_and(|it| targets.contains(&it));
+        targets.is_empty() || machine.hot_plugs && !pods().any(|pod| attaches(pod))
+    }
+
     /// What KubeVirt may do to this machine from one launcher to the next.
     #[must_use]
     pub fn allowance(&self, machine: &VmiRecord) -> Allowance {
         let (default, kubevirt) = (KubeVirtFacts::default(), self.kubevirts.oldest());
         let kubevirt = kubevirt.map_or(&default, |record| &**record);
         let Ok(facts) = &machine.size else { return Allowance::default() };
-        let overhead = largest_overhead(facts, kubevirt).unwrap_or_default();
-        Allowance {
-            overhead,
-            plugged: facts.plugged_memory(),
-            limits_memory: facts.limits.memory.is_none(),
-            limits_cpu: facts.limits.cpu.is_none().then(|| facts.present_cpus().unwrap_or_default()),
-        }
+        Allowance::of(facts, kubevirt)
     }
 }
 

@@ -99,6 +99,62 @@ fn memory_of(source: Option<Source>) -> Option<String> {
     Some(amount.quantity(sluice_engine::Format::BinarySi).to_string())
 }
 
+fn lacks_target(index: &Cluster) -> bool {
+    index.lacks_target(index.vmims.get("a", "mig-web").unwrap(), index.vmis.get("a", "web").unwrap())
+}
+
+/// Whoever may create pods may give them the label of a migration of any namespace, and an owner.
+#[test]
+fn a_migration_has_a_target_once_kubevirt_has_created_one_for_its_machine() {
+    let created_by = |mut pod: Value, name: &str| {
+        pod["metadata"]["annotations"] = json!({ names::CREATED_BY_ANNOTATION: name });
+        pod
+    };
+    let mut index = scene();
+    see(&mut index.vmims, migration("a", "web", "Pending", 1));
+    assert!(lacks_target(&index));
+    let mut elsewhere = target("a", "web", "512Mi");
+    elsewhere["metadata"]["namespace"] = json!("b");
+    elsewhere["metadata"]["uid"] = json!("b/decoy");
+    see(&mut index.launchers, elsewhere);
+    let mut of_other = created_by(target("a", "web", "512Mi"), CONTROLLER);
+    of_other["metadata"]["name"] = json!("of-other");
+    of_other["metadata"]["uid"] = json!("a/of-other");
+    of_other["metadata"]["ownerReferences"][0]["uid"] = json!("a/db");
+    see(&mut index.launchers, of_other);
+    let mut forged = created_by(target("a", "web", "512Mi"), "jane");
+    forged["metadata"]["name"] = json!("forged");
+    forged["metadata"]["uid"] = json!("a/forged");
+    see(&mut index.launchers, forged);
+    assert!(lacks_target(&index), "none of these is it");
+    see(&mut index.launchers, created_by(target("a", "web", "512Mi"), CONTROLLER));
+    assert!(!lacks_target(&index));
+}
+
+#[test]
+fn a_target_with_volumes_that_were_plugged_in_lacks_the_pod_that_attaches_them() {
+    let mut index = scene();
+    let mut plugged = machine("a", "web", 2);
+    plugged["spec"]["volumes"] =
+        json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "data", "hotpluggable": true } }]);
+    see(&mut index.vmis, plugged);
+    migrating(&mut index, "a", "web", "512Mi");
+    assert!(lacks_target(&index), "the pod of the source is none of the target's");
+    let attaches = |name: &str, launcher: &str| {
+        let mut pod = target("a", "web", "32Mi");
+        pod["metadata"]["name"] = json!(name);
+        pod["metadata"]["uid"] = json!(format!("a/{name}"));
+        pod["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "v1", "kind": "Pod", "name": launcher, "uid": format!("a/{launcher}"), "controller": true,
+        }]);
+        pod
+    };
+    see(&mut index.launchers, attaches("hp-source", "web-source"));
+    assert!(lacks_target(&index));
+    see(&mut index.launchers, attaches("hp-target", "web-target"));
+    assert!(!lacks_target(&index));
+}
+
 #[test]
 fn the_source_is_the_pod_that_the_machine_controls_where_it_runs() {
     let mut index = scene();

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::ObjectReference;
 use sluice_api::names;
 use sluice_engine::Uid;
 use sluice_headroom::Headroom;
 use sluice_index::{VmiRecord, VmimRecord};
+use sluice_runtime::events::{EventType, Report};
 use tokio::time::timeout;
 
 use super::AsyncEndpoint;
@@ -25,16 +27,20 @@ use crate::settings::Settings;
 /// How long a target may wait at most, less than the API server waits.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Reason of the event of a machine whose pod was refused.
+const REFUSED: &str = "TargetRefused";
+const ACTION: &str = "RefuseTarget";
+
 /// The endpoint's own state.
-#[derive(Debug)]
 pub struct TargetEndpoint {
     headroom: Arc<Headroom>,
+    tell: Box<dyn Fn(Report) + Send + Sync>,
 }
 
 impl TargetEndpoint {
-    /// Compares pods with the migrations and machines that `headroom` knows.
-    pub fn new(headroom: Arc<Headroom>) -> Self {
-        Self { headroom }
+    /// Compares pods with the migrations and machines that `headroom` knows. `tell` hears what is refused.
+    pub fn new(headroom: Arc<Headroom>, tell: impl Fn(Report) + Send + Sync + 'static) -> Self {
+        Self { headroom, tell: Box::new(tell) }
     }
 
     async fn judge(&self, claim: &Claim) -> Verdict {
@@ -57,21 +63,45 @@ impl TargetEndpoint {
         });
         match claim.check_owner(migration.as_ref(), machine.as_ref()) {
             Ok(()) => Verdict::allow("it is the target of a migration"),
-            Err(why) => refuse(claim, why),
+            Err(why) => self.refuse(claim, why),
         }
     }
-}
 
-fn refuse(claim: &Claim, why: &str) -> Verdict {
-    let Claim { namespace, migration_uid, migration_name, .. } = claim;
-    let migration = migration_name.as_ref().unwrap_or(migration_uid);
-    tracing::warn!(namespace, migration, why, "a pod of KubeVirt passes for the target of a migration");
-    Verdict::deny(format!(
-        "the pod has the label {} and no scheduling gate as a target of migration \"{migration}\", but {why}: have no other \
-         admission plugin give pods that label or take {} from them, and try again",
-        names::MIGRATION_JOB_LABEL,
-        names::GATE
-    ))
+    fn refuse(&self, claim: &Claim, why: &str) -> Verdict {
+        let Claim { namespace, migration_uid, migration_name, machine_uid, .. } = claim;
+        let migration = migration_name.as_ref().unwrap_or(migration_uid);
+        tracing::warn!(namespace, migration, why, "a pod of KubeVirt passes for the target of a migration");
+        let note = format!(
+            "the pod has the label {} and no scheduling gate as a target of migration \"{migration}\", but {why}: have no \
+             other admission plugin give pods that label or take {} from them, and try again",
+            names::MIGRATION_JOB_LABEL,
+            names::GATE
+        );
+        let machine = machine_uid.as_deref().map(Uid::parse).and_then(|uid| {
+            self.headroom.observed().read(|index| {
+                let mut machines = index.vmis.in_namespace(namespace);
+                machines.find(|machine| machine.uid == uid).map(|machine| Arc::clone(&machine.name))
+            })
+        });
+        if let Some(name) = machine {
+            (self.tell)(Report {
+                regarding: ObjectReference {
+                    api_version: Some("kubevirt.io/v1".to_owned()),
+                    kind: Some("VirtualMachineInstance".to_owned()),
+                    namespace: Some(namespace.clone()),
+                    name: Some(name.to_string()),
+                    uid: machine_uid.clone(),
+                    ..ObjectReference::default()
+                },
+                related: None,
+                type_: EventType::Warning,
+                reason: REFUSED.to_owned(),
+                action: ACTION.to_owned(),
+                note: note.clone(),
+            });
+        }
+        Verdict::deny(note)
+    }
 }
 
 impl AsyncEndpoint for TargetEndpoint {

@@ -126,6 +126,15 @@ impl Team {
         wait::wait_for(&self.arqs, quota, SOON, &what, says).await.unwrap();
     }
 
+    /// Waits until the status of a quota says what is used of this; returns that.
+    pub async fn until_any_used(&self, quota: &str, key: &str) -> String {
+        let used = |quota: &Arq| quota.status.as_ref()?.used.get(key).map(|is| is.0.clone());
+        let says = |quota: Option<&Arq>| quota.is_some_and(|quota| used(quota).is_some_and(|is| is != "0"));
+        let quota =
+            wait::wait_for(&self.arqs, quota, SOON, &format!("{key} to be used"), says).await.unwrap();
+        quota.as_ref().and_then(used).unwrap()
+    }
+
     /// What the status of a quota says now.
     pub async fn used(&self, quota: &str, key: &str) -> String {
         let status = self.arqs.get(quota).await.unwrap().status.unwrap();

@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::audit::{AuditEventExt as _, AuditTrail};
+use sluice_e2e::audit::{AuditEventExt as _, AuditTrail, assert_none_rejected};
 use sluice_e2e::call::post;
 use sluice_e2e::simulated_webhook::{SimulatedWebhook, Verdict, WebhookOptions, rule};
 use sluice_e2e::targets::{beside, expect, is_gated, migrate, receive, try_by_kubevirt, until_gated};
@@ -136,9 +136,44 @@ async fn no_launcher_becomes_a_target_by_another_admission_plugin() {
     };
     wait::eventually(SOON, refused, "the launcher to be refused").await.unwrap();
     assert!(other.pods().await.unwrap().is_empty());
+    other.until_event("TargetRefused").await.unwrap();
     dressing.stop().await.unwrap();
     let held = team.until_held("other").await;
     assert!(team.until_told(&held).await.starts_with("exceeded quota: vms"));
+}
+
+/// A tenant may have containers injected by an annotation of its machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_pods_count_a_target_waits_for_what_another_webhook_adds() {
+    let counting = Counting::by("VmiPodUsage").await;
+    let team = counting.team("injected").await;
+    let key = "requests.ephemeral-storage";
+    let vm = team.tenant.vm("vm").await;
+    team.quota("vms", &[(key, "0")]).await;
+    // What a launcher takes of it is KubeVirt's matter.
+    let used = team.until_any_used("vms", key).await;
+    team.set_hard("vms", key, &used).await;
+    let injected = json!([{ "op": "add", "path": "/spec/containers/-", "value": {
+        "name": "injected", "image": "none", "resources": { "requests": { "ephemeral-storage": "1Gi" } },
+    } }]);
+    let mut options =
+        WebhookOptions::new("injects.simulated.test", team.tenant.name(), vec![rule(&["CREATE"], &["pods"])]);
+    options.mutates = true;
+    let injector =
+        SimulatedWebhook::start(counting.running.bed, options, move |_| Verdict::patch(injected.clone()));
+    let injector = injector.await.unwrap();
+
+    let migration = vm.migrate().await.unwrap();
+    let held = team.until_held("vm").await;
+    let told = team.until_told(&held).await;
+    assert!(
+        told.starts_with(&format!("exceeded quota: vms, requested: {key}=1Gi, used: {key}={used}")),
+        "{told}"
+    );
+    team.set_hard("vms", key, "2Gi").await;
+    migration.until_succeeded().await.unwrap();
+    injector.stop().await.unwrap();
+    assert_none_rejected(&team.tenant).await;
 }
 
 /// A tenant may change the affinity of a machine that waits, and knows its uid by then.

@@ -19,6 +19,28 @@ fn reserved(launcher: &Pod) -> Amount {
     Amount::from(Quantity::parse(&requests["memory"].0).unwrap())
 }
 
+/// What pods take counts, and the next ones take more of KubeVirt's own.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_pods_count_vms_migrate_too_and_what_kubevirt_adds_is_shown() {
+    let counting = Counting::by("VmiPodUsage").await;
+    let team = counting.team("upgrade").await;
+    team.quota("vms", &[("requests.memory", "100Gi"), ("pods", "2")]).await;
+    let vms = ["a", "b"].map(|name| team.tenant.kubevirt.vm(team.tenant.name(), name));
+    let vms = try_join_all(vms.map(|vm| vm.script(MigrationScript::Hold).start())).await.unwrap();
+    team.until_used("vms", &[("pods", "2")]).await;
+    let full = team.used("vms", "requests.memory").await;
+    team.set_hard("vms", "requests.memory", &full).await;
+    counting.configure(json!({ "additionalGuestMemoryOverheadRatio": "2.0" })).await;
+    counting.running.bed.upgrade_kubevirt("later-launcher").unwrap();
+    until_under_way(&vms).await;
+    try_join_all(vms.iter().map(Vm::release)).await.unwrap();
+    join_all(vms.iter().map(until_migrated_once)).await;
+    let amount = |text: &str| Amount::from(Quantity::parse(text).unwrap());
+    let used = team.used("vms", "requests.memory").await;
+    assert!(amount(&used) > amount(&full), "{used} of {full}");
+    team.assert_nothing_refused(&vms).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn vms_migrate_into_larger_launchers_in_quotas_that_just_fit_them() {
     let counting = Counting::by("VirtualResources").await;

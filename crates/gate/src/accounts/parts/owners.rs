@@ -30,11 +30,19 @@ struct Account {
     pods: Vec<PodId>,
 }
 
+/// A pod that has begun to wait on account of an owner.
+#[derive(Clone, Debug)]
+pub struct Wait {
+    pub key: WaitKey,
+    /// What the owner is to be charged once the pod runs, at least, if that is more than it is charged without it.
+    pub with: Option<Arc<Charge>>,
+}
+
 #[derive(Debug)]
 struct Member {
     owner: Arc<Owner>,
     /// If it has waited on account of the owner.
-    wait_key: Option<WaitKey>,
+    wait: Option<Wait>,
 }
 
 /// Invariant: an account's pods are its members. A pod is a member from when it begins to wait or to claim on account of an
@@ -78,17 +86,26 @@ impl Owners {
         self.members.iter().map(|(pod, member)| (*pod, &member.owner))
     }
 
-    pub fn wait_key(&self, pod: PodId) -> Option<&WaitKey> {
-        self.members.get(&pod)?.wait_key.as_ref()
+    /// If the pod has waited on account of its owner.
+    pub fn wait(&self, pod: PodId) -> Option<&Wait> {
+        self.members.get(&pod)?.wait.as_ref()
+    }
+
+    /// What the pod's owner is to be charged once the pod runs; `None` if it is not charged.
+    pub fn charged_with(&self, pod: PodId) -> Option<Arc<Charge>> {
+        let member = self.members.get(&pod)?;
+        let charge = self.accounts.get(&member.owner)?.charge.as_ref()?;
+        let with = member.wait.as_ref().and_then(|wait| wait.with.as_ref());
+        Some(with.map_or_else(|| Arc::clone(charge), |with| Arc::new(charge.max(with))))
     }
 
     pub fn pods(&self, owner: &Owner) -> &[PodId] {
         self.accounts.get(owner).map_or(&[], |account| &account.pods)
     }
 
-    pub fn join(&mut self, pod: PodId, owner: &Arc<Owner>, wait_key: Option<WaitKey>) {
+    pub fn join(&mut self, pod: PodId, owner: &Arc<Owner>, wait: Option<Wait>) {
         if let Some(account) = self.accounts.get_mut(owner)
-            && self.members.insert(pod, Member { owner: Arc::clone(owner), wait_key }).is_none()
+            && self.members.insert(pod, Member { owner: Arc::clone(owner), wait }).is_none()
         {
             account.pods.push(pod);
         }

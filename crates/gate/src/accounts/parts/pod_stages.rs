@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sluice_engine::{Charge, Claim, Deadline, Exchange, PodId, QuotaId, QuotaSet, ReleaseQueue, WaitKey};
 use sluice_index::{PodRecord, push_tightly};
 
-use super::owners::{Owners, Payer};
+use super::owners::{Owners, Payer, Wait};
 use crate::stage::Stage;
 pub use tally::Held;
 use tally::Tally;
@@ -108,7 +108,7 @@ impl PodStages {
             None => self.near.remove(&id),
         };
         if let Stage::Waiting(class) = *self.get(id) {
-            let key = self.owners.wait_key(id).cloned().unwrap_or_else(|| record.wait_key());
+            let key = self.owners.wait(id).map_or_else(|| record.wait_key(), |wait| wait.key.clone());
             self.queue.hasten(class, &key, deadline);
         }
     }
@@ -136,7 +136,9 @@ impl PodStages {
         let key = record.wait_key();
         let charge = match &payer.owner {
             Some(owner) => {
-                self.owners.join(id, owner, Some(key.clone()));
+                let is_more = self.owners.charged(owner).is_some_and(|(_, charge)| charge != payer.charge);
+                let wait = Wait { key: key.clone(), with: is_more.then(|| Arc::clone(&payer.charge)) };
+                self.owners.join(id, owner, Some(wait));
                 Arc::new(self.need(owner, &payer.charge, &quotas))
             }
             None => payer.charge,
@@ -181,8 +183,7 @@ impl PodStages {
             Some(owner) => {
                 // It has waited for what is missing of the owner's charge. Where it has waited for more, that is given back,
                 // or kept: as what ends.
-                let whole = self.owners.charged(&owner);
-                let whole = whole.map_or_else(|| Arc::clone(&charge), |(_, whole)| whole);
+                let whole = self.owners.charged_with(id).unwrap_or_else(|| Arc::clone(&charge));
                 let stage = Stage::Assumed { charge: whole, quotas, awaited, serial };
                 self.change_owned(&owner, vec![(id, stage)], &charge, Exchange::End);
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_index::{Cluster, Observed, VmimRecord};
+use sluice_index::{Cluster, Observed};
 use sluice_runtime::backoff::process_seed;
 use sluice_runtime::events::Report;
 use sluice_runtime::lease::{Leadership, WriteToken};
@@ -230,15 +230,10 @@ pub(in super::super) async fn leads(
 /// Migrations that a quota rejected and that wait for their target or for the pod that attaches volumes to it, by priority,
 /// then age, then name.
 fn blocked(index: &Cluster, namespace: &str) -> Vec<Blocked> {
-    let waits = |migration: &VmimRecord, hot_plugs: bool| {
-        let mut pods = index.launchers.of_migration(&migration.uid);
-        let has_target = index.launchers.of_migration(&migration.uid).any(|pod| pod.machine.is_some());
-        !has_target || (hot_plugs && !pods.any(|pod| pod.launcher.is_some()))
-    };
     let waiting = index.vmims.waiting_in(namespace).into_iter();
     let found = waiting.filter_map(|migration| {
         let machine = index.vmis.get(namespace, &migration.machine)?;
-        waits(migration, machine.hot_plugs).then(|| Blocked {
+        index.lacks_target(migration, machine).then(|| Blocked {
             migration: MigrationRef::new(migration, machine),
             keeps_state: machine.keeps_state,
         })

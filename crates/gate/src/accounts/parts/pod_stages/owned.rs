@@ -92,9 +92,8 @@ impl PodStages {
     /// Whether a counted pod takes already, of the same quotas, all that the owner of both is charged, so that this one adds
     /// nothing, and no other leader may think otherwise.
     pub fn is_paid_for(&self, id: PodId, by: PodId, quotas: &QuotaSet) -> bool {
-        let charged = self.owners.owner_of(id).and_then(|owner| self.owners.charged(owner));
-        match (self.get(by), charged) {
-            (Stage::Counted { charge, quotas: theirs }, Some((_, whole))) => {
+        match (self.get(by), self.owners.charged_with(id)) {
+            (Stage::Counted { charge, quotas: theirs }, Some(whole)) => {
                 !self.doubted && **theirs == *quotas && charge.covers(&whole)
             }
             _ => false,
@@ -134,8 +133,8 @@ impl PodStages {
             Stage::Assumed { quotas, .. } | Stage::Counted { quotas, .. } => Some(Arc::clone(quotas)),
             Stage::Foreign | Stage::Free { .. } | Stage::Stuck(_) => None,
         };
-        if let (&Stage::Waiting(class), Some(key)) = (self.get(id), self.owners.wait_key(id)) {
-            self.queue.leave(class, key);
+        if let (&Stage::Waiting(class), Some(wait)) = (self.get(id), self.owners.wait(id)) {
+            self.queue.leave(class, &wait.key);
         }
         self.change_owned(owner, vec![(id, Stage::default())], &Charge::default(), why);
         self.owners.leave(id);
@@ -181,14 +180,14 @@ impl PodStages {
 
     /// What is missing of the owner's charge may be something else than before.
     fn wait_anew(&mut self, owner: &Owner) {
-        let Some((_, charge)) = self.owners.charged(owner) else { return };
         for pod in self.owners.pods(owner).to_vec() {
+            let Some(charge) = self.owners.charged_with(pod) else { return };
             let Stage::Waiting(old) = *self.get(pod) else { continue };
             let Some(class) = self.queue.class(old) else { continue };
             let quotas = Arc::clone(class.quotas());
             let need = self.need(owner, &charge, &quotas);
-            let key = self.owners.wait_key(pod).filter(|_| **class.charge() != need);
-            let Some(key) = key.cloned() else { continue };
+            let wait = self.owners.wait(pod).filter(|_| **class.charge() != need);
+            let Some(key) = wait.map(|wait| wait.key.clone()) else { continue };
             // If it waits no more, it was just decided on.
             if self.queue.leave(old, &key) {
                 self.begin_waiting(pod, key, Arc::new(need), quotas);
