@@ -58,7 +58,8 @@ pub struct VirtualMachineMigrationResourceQuotaStatus {
     /// The amounts that are in force.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub additional_migration_resources: BTreeMap<String, Quantity>,
-    /// Names of the quotas that are being raised, by name of the migration.
+    /// Names of the quotas that managed-tenant-quota raises, by name of the migration. Sluice writes nothing here: its
+    /// raises last milliseconds, and the condition `NotEnough` says what a migration that waits lacks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub migrations_to_blocking_resource_quotas: BTreeMap<String, Vec<String>>,
     /// Quotas as they were before managed-tenant-quota raised their specifications. Sluice never changes a quota's

@@ -257,14 +257,14 @@ impl ControllerWatches {
         tokio::select! {
             biased;
             () = gate.asks_evaluators() => {}
-            ended = via.watch(pods, all(), plainly) => return ended,
+            ended = via.watch(pods, in_small_pages(), plainly) => return ended,
         }
         let with_text = |event: Event<PodWithText>| {
             let (event, text) = PodWithText::split(event);
             gate.on_pods_with_text(&event, text.as_deref().map(RawValue::get));
             observed.apply(&event);
         };
-        via.watch(pods, all(), with_text).await
+        via.watch(pods, in_small_pages(), with_text).await
     }
 
     /// They are in the namespace of the installation; in others they are none of ours.
@@ -376,6 +376,11 @@ impl Via<'_> {
 
 fn all() -> WatchOptions {
     WatchOptions::default()
+}
+
+/// Of pods: a tenant may make each of them as large as etcd takes, 1.5 MiB, and a page is in memory at once.
+fn in_small_pages() -> WatchOptions {
+    WatchOptions { page_size: 50, ..WatchOptions::default() }
 }
 
 /// A cluster without KubeVirt, or OpenShift, has no such kind, and no such objects.

@@ -194,12 +194,6 @@ impl Vmims {
         waiting
     }
 
-    /// How many a quota keeps waiting that are to be served before this one of the same namespace.
-    #[must_use]
-    pub fn ahead_of(&self, record: &VmimRecord) -> usize {
-        self.waiting_in(&record.namespace).iter().filter(|other| rank(other) < rank(record)).count()
-    }
-
     /// Those that a quota keeps waiting anywhere, in no order.
     pub fn rejected(&self) -> impl Iterator<Item = &Arc<VmimRecord>> {
         self.store.iter().filter(|record| record.is_waiting())

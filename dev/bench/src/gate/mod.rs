@@ -21,7 +21,7 @@ pub use waiting::Waiting;
 
 /// Releases under way at a time, and so PATCHes: the product's default.
 const CONCURRENCY: usize = 32;
-pub const GOAL_RATIO: f64 = 0.8;
+pub const GOAL_RATIO: f64 = 0.89;
 /// Pods that come per second to an idle server.
 pub const IDLE_PER_S: f64 = 10.0;
 /// For a pod that fits, on an idle server.

@@ -10,9 +10,9 @@ use super::tenants::Met;
 use crate::report::{Table, round, verdict};
 
 /// From a migration to its target, at most so much longer than under a quota with room.
-const GOAL_MORE_MS: f64 = 12.0;
-const GOAL_OPEN_P50_MS: f64 = 20.0;
-const GOAL_WRITES: f64 = 3.0;
+const GOAL_MORE_MS: f64 = 8.0;
+const GOAL_OPEN_P50_MS: f64 = 12.0;
+const GOAL_WRITES: f64 = 2.3;
 /// A drain, at most so many times as long as under quotas with room.
 const GOAL_DRAIN_RATIO: f64 = 1.1;
 /// A lock that helps no migration must not reach a tenant.

@@ -18,8 +18,8 @@ fn nanos(list: &Value, name: &str) -> Option<i128> {
 /// Something of the order of an amount: an integer of its smallest part.
 fn near(random: &mut Random, nanos: i128, name: &str) -> i128 {
     let part = if name == "cpu" { 1_000_000 } else { NANOS_PER_UNIT };
-    let (numerator, denominator) =
-        random.pick(&[(1, 2), (2, 3), (1, 1), (1, 1), (3, 2), (2, 1), (5, 1), (25, 1)]);
+    let factors = [(1, 2), (2, 3), (1, 1), (1, 1), (3, 2), (2, 1), (5, 1), (25, 1), (100, 1), (400, 1)];
+    let (numerator, denominator) = random.pick(&factors);
     (nanos * numerator / denominator / part * part).max(part)
 }
 
