@@ -86,13 +86,15 @@ impl Gate {
             }
             while requests.try_join_next().is_some() {}
             while events.try_join_next().is_some() {}
-            let is_handed_over = leadership.borrow().is_handed_over();
+            let is_given = leadership.borrow().is_handed_over();
             if leadership.borrow().is_leading() && !led {
-                tokio::select! {
+                self.change(Work::Plan, |state, _| state.expect_to_lead());
+                let is_all_seen = tokio::select! {
                     () = cancel.cancelled() => break,
-                    () = self.catch_up(&apply) => {}
-                }
+                    is_all_seen = self.catch_up(&apply) => is_all_seen,
+                };
                 led = true;
+                let is_handed_over = is_given && is_all_seen;
                 let lead = if is_handed_over { State::lead_after_handover } else { State::lead };
                 self.change(Work::Plan, lead);
                 tracing::info!(held = self.state.lock().held(), is_handed_over, "deciding");
@@ -149,15 +151,15 @@ impl Gate {
 
     /// Waits until everything is in the state that there was when this began: what a predecessor has recorded, and which
     /// pods have ended and were released up to then. What it does later, if a request of it is still under way, is
-    /// honoured by what it has recorded.
-    async fn catch_up(&self, apply: &Apply) {
+    /// honoured by what it has recorded. Returns whether all of it is seen.
+    async fn catch_up(&self, apply: &Apply) -> bool {
         let watches = &self.watches;
-        // Nothing is given away twice because a namespace, a selector or a VM is seen late; so a list of these that fails,
-        // as where a kind is gone, keeps no leader from its work.
+        // Nothing is given away twice because a namespace, a selector or a VM is seen late, where room is kept for what is
+        // recorded; so a list of these that fails, as where a kind is gone, keeps no leader from its work.
         let others = [&watches.namespaces, &watches.aaqs, &watches.machines, &watches.kubevirts];
         let others = others.map(|watch| async {
             watch.synced().await;
-            let _ = timeout(OTHERS_CATCH_UP, watch.list_again()).await;
+            timeout(OTHERS_CATCH_UP, watch.list_again()).await.is_ok()
         });
         let quotas = [&watches.quotas, &watches.cluster_quotas, &watches.charges, &watches.evaluators];
         let quotas = join_all(quotas.map(WatchHealth::list_again));
@@ -165,7 +167,10 @@ impl Gate {
             tokio::join!(self.pods_catch_up(apply), quotas, join_all(others), self.claims_are_known())
         };
         tokio::pin!(all);
-        while timeout(TOLD_EVERY, &mut all).await.is_err() {
+        loop {
+            if let Ok(((), _, others, ())) = timeout(TOLD_EVERY, &mut all).await {
+                return others.into_iter().all(|is_listed| is_listed);
+            }
             let missing = |watch: &WatchHealth| watch.check().err().unwrap_or_default();
             let (pods, quotas) = (missing(&watches.pods), missing(&watches.quotas));
             let (cluster_quotas, charges) = (missing(&watches.cluster_quotas), missing(&watches.charges));

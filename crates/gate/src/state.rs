@@ -39,6 +39,8 @@ mod testing;
 pub use audit::{AuditCursor, AuditFinding};
 pub use cluster_views::ClusterView;
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sluice_engine::{ChargeRules, QuotaId, ReleaseQueue, Uid};
 use sluice_index::{Namespaces, Pods, Quotas, Targeting};
@@ -63,6 +65,8 @@ pub struct State {
     to_lead: bool,
     /// The predecessor left nothing under way.
     is_handed_over: bool,
+    /// Quotas of which others have recorded charges since this process is to lead; `None` before.
+    charged_meanwhile: Option<BTreeSet<QuotaId>>,
     cluster: Cluster,
     accounts: Accounts,
     recorder: Recorder,
@@ -78,12 +82,19 @@ impl State {
         Self {
             to_lead: false,
             is_handed_over: false,
+            charged_meanwhile: None,
             cluster: Cluster::new(config, targeting),
             accounts: Accounts::default(),
             recorder: Recorder::new(Stamp::random()),
             releaser,
             reporter: Reporter::default(),
         }
+    }
+
+    /// This process holds the lease, and leads once it has caught up. A leader that has not noticed yet may go on recording
+    /// charges, on account of pods whose end is not seen here.
+    pub fn expect_to_lead(&mut self) {
+        self.charged_meanwhile.get_or_insert_default();
     }
 
     /// From now on decisions are made, or as soon as all VMs are appraised. What quotas have recorded above what the pods
@@ -119,6 +130,9 @@ impl State {
     fn begin_leading(&mut self, now: Moment) {
         for id in self.accounts.begin_leading(&self.cluster, self.is_handed_over, now) {
             self.keep_recorded(id, now);
+        }
+        for id in self.charged_meanwhile.take().unwrap_or_default() {
+            self.on_foreign_charge(id, now);
         }
         self.releaser.clear_queue();
         self.accounts.take_stock(&self.cluster, now);

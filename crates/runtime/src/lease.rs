@@ -337,7 +337,10 @@ impl Election {
         let Some((annotation, lease)) = self.handover.zip(lease) else { return false };
         let said = lease.metadata.annotations.as_ref().and_then(|known| known.get(annotation));
         let Record { holder, transitions, .. } = record_of(lease);
-        holder.is_empty() && said.is_some_and(|term| *term == transitions.to_string())
+        // The last term there can be says nothing of the one after it.
+        holder.is_empty()
+            && transitions < i32::MAX
+            && said.is_some_and(|term| *term == transitions.to_string())
     }
 
     /// The object to write: what was read, with our claim in it.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kube::client::AuthError;
+
 /// Outcome of a failed API call, by what the caller must do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
@@ -84,6 +86,26 @@ fn classify_status(status: &kube::core::Status) -> Failure {
     }
 }
 
+/// What is said in place of an error about credentials, whose own words have the arguments, the variables and the output of
+/// a plug-in that gets them.
+pub const NO_CREDENTIALS: &str = "the credentials of the kubeconfig could not be renewed: log in again";
+
+/// The words of an error for people, which may be passed on.
+#[must_use]
+pub fn words(error: &kube::Error) -> String {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = source {
+        if error.is::<AuthError>() {
+            return NO_CREDENTIALS.to_owned();
+        }
+        source = error.source();
+    }
+    match error {
+        kube::Error::Service(source) => source.to_string(),
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +113,16 @@ mod tests {
 
     fn api(code: u16, reason: &str) -> Failure {
         classify(&kube::Error::Api(Status::failure("x", reason).with_code(code).boxed()))
+    }
+
+    #[test]
+    fn an_error_of_credentials_tells_nothing_of_the_plug_in_that_gets_them() {
+        let failed = || AuthError::AuthExec("TOKEN=secret plug-in".to_owned());
+        for error in [kube::Error::Auth(failed()), kube::Error::Service(Box::new(failed()))] {
+            assert_eq!(words(&error), NO_CREDENTIALS);
+        }
+        let other = kube::Error::Service("connection refused".into());
+        assert_eq!(words(&other), "connection refused");
     }
 
     #[test]

@@ -20,10 +20,12 @@ use crate::client::with_deadline;
 
 mod absent;
 mod health;
+mod shown;
 
 use absent::until_installed;
 use health::SILENT;
 pub use health::WatchHealth;
+use shown::Shown;
 
 /// Wrapper for kinds whose objects can be malformed (our own custom resources): one bad object arrives as `Err` with its
 /// metadata, and the others still arrive. It decodes about three times slower, so do not use it for pods; give hot kinds
@@ -108,14 +110,14 @@ async fn next<E>(
     }
 }
 
-/// A list has ended with an earlier version than what was known: all that is known by version is of a store that is no more.
-/// A restart is the way to forget it all.
+/// A list has ended with an earlier version than what was known, or has an object as it was before: all that is known by
+/// version is of a store that is no more. A restart is the way to forget it all.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("resource versions went back from {from} to {to}: etcd was restored")]
 pub struct WentBack {
     /// The latest version that was known.
     pub from: u64,
-    /// The version of the list.
+    /// The version of the list, or of an object in it.
     pub to: u64,
 }
 
@@ -154,12 +156,12 @@ where
 {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30), process_seed());
     let follow = async {
-        let mut version = None;
+        let (mut version, mut shown) = (None, Shown::default());
         loop {
             let start = Instant::now();
             let before = health.deliveries();
             let from = version.take();
-            let outcome = round(&api, &options, from, &mut sink, &health, &mut version).await;
+            let outcome = round(&api, &options, from, &mut sink, &health, (&mut version, &mut shown)).await;
             if health.deliveries() != before || start.elapsed() >= LIVED {
                 backoff.reset();
             }
@@ -201,7 +203,7 @@ async fn round<K>(
     from: Option<String>,
     sink: &mut impl FnMut(Event<K>),
     health: &WatchHealth,
-    version: &mut Option<String>,
+    (version, shown): (&mut Option<String>, &mut Shown),
 ) -> Interrupted
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -209,11 +211,12 @@ where
     health.tries();
     *version = match from {
         Some(known) => Some(known),
-        None => match list(api, options, sink, health).await {
-            Ok(listed) => match health.went_back_to(&listed) {
+        None => match list(api, options, sink, health, shown).await {
+            Ok(Ok(listed)) => match health.went_back_to(&listed) {
                 Some(error) => return Interrupted::WentBack(error),
                 None => Some(listed),
             },
+            Ok(Err(error)) => return Interrupted::WentBack(error),
             Err(error) if options.absent_is_empty && is_absent(&error) => {
                 let installed = tokio::select! {
                     installed = until_installed(api, options, health) => installed,
@@ -225,7 +228,7 @@ where
         },
     };
     let followed = tokio::select! {
-        followed = follow(api, options, version, sink, health) => followed,
+        followed = follow(api, options, version, sink, health, shown) => followed,
         () = health.list_wanted() => return Interrupted::Wanted,
     };
     match followed {
@@ -250,7 +253,8 @@ async fn list<K>(
     options: &WatchOptions,
     sink: &mut impl FnMut(Event<K>),
     health: &WatchHealth,
-) -> kube::Result<String>
+    shown: &Shown,
+) -> kube::Result<Result<String, WentBack>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
@@ -279,6 +283,9 @@ where
             }
         };
         for object in page.items {
+            if let Some(error) = shown.went_back(object.meta(), page.metadata.resource_version.as_deref()) {
+                return Ok(Err(error));
+            }
             sink(Event::InitApply(object));
         }
         params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
@@ -289,7 +296,7 @@ where
             sink(Event::InitDone);
             health.at(&version);
             health.listed(number);
-            return Ok(version);
+            return Ok(Ok(version));
         }
     }
 }
@@ -313,6 +320,7 @@ async fn follow<K>(
     version: &mut Option<String>,
     sink: &mut impl FnMut(Event<K>),
     health: &WatchHealth,
+    shown: &mut Shown,
 ) -> kube::Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
@@ -330,6 +338,7 @@ where
         let event = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 keep_version(version, object.meta().resource_version.as_deref())?;
+                shown.show(object.meta());
                 Event::Apply(object)
             }
             WatchEvent::Deleted(object) => {

@@ -71,6 +71,14 @@ impl ReleaseQueue {
         }
     }
 
+    /// What a claim takes no longer of a quota stays taken, as in flight.
+    pub fn keep_in_flight(&mut self, quota: QuotaId, charge: &Charge) {
+        if let Some(entry) = self.entries.get_mut(&quota) {
+            entry.keep_in_flight(charge);
+        }
+        self.note_change(quota);
+    }
+
     /// See [`Ledger::reserve_in_flight`](crate::Ledger::reserve_in_flight).
     pub fn reserve_in_flight(
         &mut self,

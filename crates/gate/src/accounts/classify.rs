@@ -51,10 +51,17 @@ impl Accounts {
         now: Moment,
     ) {
         match end {
-            ClaimEnd::MakesRoom => self.end_claim(id, record),
-            ClaimEnd::IsReverted => self.revert_claim(id, record),
+            ClaimEnd::MakesRoom => {
+                self.end_claim(id, record);
+                self.classify(cluster, id, now);
+            }
+            ClaimEnd::IsReverted => {
+                let before = self.counted_where_room_is_kept(id);
+                self.revert_claim(id, record);
+                self.classify(cluster, id, now);
+                self.keep_what_is_charged_no_more(id, &before);
+            }
         }
-        self.classify(cluster, id, now);
     }
 
     fn classify_ungated(&mut self, cluster: &Cluster, id: PodId, record: &PodRecord, now: Moment) {

@@ -115,6 +115,35 @@ impl Accounts {
         }
     }
 
+    /// What is counted of a pod, or of its owner, in quotas that keep room for other leaders.
+    pub(super) fn counted_where_room_is_kept(&self, id: PodId) -> Vec<(QuotaId, Charge)> {
+        let Stage::Counted { quotas, .. } = self.stages.get(id) else { return Vec::new() };
+        let kept = quotas.iter().copied().filter(|quota| self.foreign_charges.is_kept(Place::Quota(*quota)));
+        kept.filter_map(|quota| Some((quota, self.counted(id, quota)?))).collect()
+    }
+
+    /// It is counted otherwise now: by an answer about it, or because its VM is seen. How much of what is recorded was its,
+    /// and how much that of other releases, is not known, so what it is charged no more is free only when all of them are
+    /// seen.
+    pub(super) fn keep_what_is_charged_no_more(&mut self, id: PodId, before: &[(QuotaId, Charge)]) {
+        for (quota, before) in before {
+            let less = self.counted(id, *quota).map(|now| before.above(&now));
+            if let Some(less) = less.filter(|less| !less.is_empty()) {
+                self.stages.queue_mut().keep_in_flight(*quota, &less);
+            }
+        }
+    }
+
+    /// What a pod that is counted, or its owner, takes of a quota.
+    fn counted(&self, id: PodId, quota: QuotaId) -> Option<Charge> {
+        match (self.stages.get(id), self.stages.owners().owner_of(id)) {
+            (Stage::Counted { quotas, .. }, _) if quotas.binary_search(&quota).is_err() => None,
+            (Stage::Counted { .. }, Some(owner)) => Some(self.stages.taken(owner, quota).total()),
+            (Stage::Counted { charge, .. }, None) => Some(Charge::clone(charge)),
+            _ => None,
+        }
+    }
+
     /// Another leader may have given away the room of a pod whose end is not seen here yet. So nothing that ends makes room
     /// until its requests are dead.
     pub fn freeze(&mut self, cluster: &Cluster, id: QuotaId, now: Moment) {

@@ -148,7 +148,7 @@ impl Accounts {
     pub(super) fn revert_growth(&mut self, cluster: &Cluster, serial: u64, now: Moment) {
         let Some((owner, tickets)) = self.machine_growth.revert(serial) else { return };
         self.admissions.answer(tickets, &CHANGED);
-        self.appraise(cluster, &owner, now);
+        self.appraise_after_growth(cluster, &owner, now);
         self.orders.tell(News::Reverted(1));
     }
 
@@ -185,7 +185,7 @@ impl Accounts {
     pub fn on_machine_read(&mut self, cluster: &Cluster, owner: &Owner, now: Moment) {
         // There may have been more questions meanwhile.
         if self.machine_growth.has_expired(owner, now) && self.end_growth(owner, &CHANGED) {
-            self.appraise(cluster, owner, now);
+            self.appraise_after_growth(cluster, owner, now);
         }
     }
 }

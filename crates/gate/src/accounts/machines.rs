@@ -11,6 +11,7 @@ use sluice_engine::{Charge, PodId, Uid};
 use sluice_index::{Gates, NamespaceId, PodRecord, Version};
 
 use super::Accounts;
+use super::owners::Fall;
 use crate::accounts::parts::owners::Payer;
 use crate::accounts::parts::repricing::Walk;
 use crate::admission::{CHANGED, Judgement};
@@ -139,6 +140,15 @@ impl Accounts {
 
     /// Finds what the VM is charged.
     pub(super) fn appraise(&mut self, cluster: &Cluster, owner: &Owner, now: Moment) {
+        self.appraise_by(cluster, owner, Fall::OfThePrice, now);
+    }
+
+    /// The same, when an update of the VM is over for which this process had charged more.
+    pub(super) fn appraise_after_growth(&mut self, cluster: &Cluster, owner: &Owner, now: Moment) {
+        self.appraise_by(cluster, owner, Fall::OfOurs, now);
+    }
+
+    fn appraise_by(&mut self, cluster: &Cluster, owner: &Owner, fall: Fall, now: Moment) {
         let launchers = self.launchers(cluster, owner);
         let charge = cluster.machines.charge(owner, launchers.iter().filter_map(as_launcher));
         let charge = charge.map(|charge| {
@@ -149,9 +159,9 @@ impl Accounts {
         let is_running =
             |id: &PodId| matches!(self.stages.get(*id), Stage::Counted { .. } | Stage::Assumed { .. });
         match charge {
-            Ok(charge) => self.recharge(cluster, &owner.namespace, owner.uid.clone(), charge, now),
+            Ok(charge) => self.recharge(cluster, &owner.namespace, owner.uid.clone(), charge, fall, now),
             Err(_) if self.stages.owners().pods(owner).iter().any(is_running) => {}
-            Err(_) => self.recharge(cluster, &owner.namespace, owner.uid.clone(), None, now),
+            Err(_) => self.recharge(cluster, &owner.namespace, owner.uid.clone(), None, fall, now),
         }
         let Some(namespace) = cluster.namespaces.id(&owner.namespace) else { return };
         for id in self.pods_of_machine(cluster, namespace, &owner.uid) {

@@ -15,6 +15,15 @@ use crate::config::Moment;
 use crate::orders::Order;
 use crate::stage::Stage;
 
+/// Why an owner may be charged less than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fall {
+    /// It is known better what it takes.
+    OfThePrice,
+    /// What this process had charged beside that is over.
+    OfOurs,
+}
+
 impl Accounts {
     /// The pods of a namespace that name this owner, and that KubeVirt has created, are charged together from now on: this,
     /// as long as any of them has no gates or is being released. With `None` each is charged for itself. What is more than
@@ -26,6 +35,7 @@ impl Accounts {
         namespace: &str,
         owner: Uid,
         charge: Option<Arc<Charge>>,
+        fall: Fall,
         now: Moment,
     ) {
         let owner = Arc::new(Owner { namespace: namespace.into(), uid: owner });
@@ -37,8 +47,14 @@ impl Accounts {
             return;
         };
         let pods = self.pods_of_machine(cluster, namespace, &owner.uid);
+        let is_counted = |pod: &&PodId| matches!(self.stages.get(**pod), Stage::Counted { .. });
+        let counted = pods.iter().find(is_counted).filter(|_| fall == Fall::OfThePrice);
+        let before = counted.map(|pod| (*pod, self.counted_where_room_is_kept(*pod)));
         for quota in self.stages.recharge(&owner, charge.as_ref()) {
             self.orders.give(Order::Restate(quota));
+        }
+        if let Some((pod, before)) = before {
+            self.keep_what_is_charged_no_more(pod, &before);
         }
         for id in pods {
             if self.is_charged_by(id, &owner, charge.as_ref()) {

@@ -11,10 +11,14 @@ impl State {
     pub(super) fn on_charges_seen(&mut self, id: QuotaId, before: i64, now: Moment) {
         let Some(quota) = self.cluster.quotas.get(id) else { return };
         let charges = quota.recorded.charges;
-        if !self.is_leading() || charges == before || self.recorder.made(charges) {
+        if charges == before || self.recorder.made(charges) {
             return;
         }
-        self.on_foreign_charge(id, now);
+        if self.is_leading() {
+            self.on_foreign_charge(id, now);
+        } else if let Some(meanwhile) = &mut self.charged_meanwhile {
+            meanwhile.insert(id);
+        }
     }
 
     /// There is another leader, or what it may have recorded is lost.

@@ -6,6 +6,7 @@ use sluice_engine::{Charge, PodId, QuotaId, Uid};
 use sluice_index::{NamespaceId, PodWire};
 
 use super::State;
+use crate::accounts::owners::Fall;
 use crate::config::{GateConfig, Moment};
 use crate::evaluators::{Content, Price, Priced};
 use crate::recorder::Recorder;
@@ -48,7 +49,7 @@ impl State {
 
     /// From now on the VM is charged this, whatever is known of it.
     pub(crate) fn recharge(&mut self, namespace: &str, owner: Uid, charge: Option<Arc<Charge>>, now: Moment) {
-        self.accounts.recharge(&self.cluster, namespace, owner, charge, now);
+        self.accounts.recharge(&self.cluster, namespace, owner, charge, Fall::OfThePrice, now);
         self.carry_out();
     }
 

@@ -400,6 +400,36 @@ fn room_is_kept_for_a_predecessor_unless_it_had_nothing_under_way() {
     }
 }
 
+/// A leader that has not noticed yet that it is none any more sees a pod end, and gives its room away, when this process has
+/// caught up with pods and not with quotas.
+#[test]
+fn who_is_to_lead_honours_what_others_charge_meanwhile() {
+    for expects in [true, false] {
+        let mut story = Story::led();
+        story.server.set_hard(1000);
+        story.server.create_pod("a", 600, 0);
+        story.run(at(0));
+        for waits in ["b", "c"] {
+            story.server.create_pod(waits, 600, 0);
+        }
+        let mut next = Story::begin();
+        next.server = std::mem::take(&mut story.server);
+        next.list(at(20));
+        if expects {
+            next.state.expect_to_lead();
+        }
+        next.server.delete_pod("a");
+        next.server.charge_quota(600);
+        let [.., gone, charged] = &next.server.log[..] else { unreachable!() };
+        let (gone, charged) = (gone.clone(), charged.clone());
+        see(&mut next.state, &charged, at(25));
+        next.state.lead(at(30));
+        see(&mut next.state, &gone, at(35));
+        next.run(at(40));
+        assert_eq!(next.gated().len(), if expects { 2 } else { 1 }, "the other one may be letting one go");
+    }
+}
+
 #[test]
 fn a_release_is_under_way_until_it_is_answered() {
     let mut story = Story::led();

@@ -153,6 +153,7 @@ impl World {
         chosen.leads = true;
         chosen.deposed_at = None;
         chosen.is_handed_over = is_handed_over;
+        chosen.state.expect_to_lead();
         chosen.catches_up = Some(self.server.log.len());
         self.deliver(replica, Kind::Pod, 0);
         self.plan();

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::WentBack;
 use crate::health::CheckResult;
-use crate::retry::{Failure, classify};
+use crate::retry::{Failure, classify, words};
 
 /// Bookmarks come about once a minute. A watch of which nothing was heard for so long lists again.
 pub(super) const SILENT: Duration = Duration::from_secs(180);
@@ -230,7 +230,7 @@ impl WatchHealth {
 
     pub(super) fn failed(&self, error: &kube::Error) {
         self.shared.failures.fetch_add(1, Relaxed);
-        *self.shared.interruption.lock() = Some((classify(error), error.to_string()));
+        *self.shared.interruption.lock() = Some((classify(error), words(error)));
         *self.shared.last_error.lock() = Some(error.to_string());
     }
 

@@ -68,7 +68,7 @@ impl TargetEndpoint {
     }
 
     fn refuse(&self, claim: &Claim, why: &str) -> Verdict {
-        let Claim { namespace, migration_uid, migration_name, machine_uid, .. } = claim;
+        let Claim { namespace, migration_uid, migration_name, wire, .. } = claim;
         let migration = migration_name.as_ref().unwrap_or(migration_uid);
         tracing::warn!(namespace, migration, why, "a pod of KubeVirt passes for the target of a migration");
         let note = format!(
@@ -77,20 +77,16 @@ impl TargetEndpoint {
             names::MIGRATION_JOB_LABEL,
             names::GATE
         );
-        let machine = machine_uid.as_deref().map(Uid::parse).and_then(|uid| {
-            self.headroom.observed().read(|index| {
-                let mut machines = index.vmis.in_namespace(namespace);
-                machines.find(|machine| machine.uid == uid).map(|machine| Arc::clone(&machine.name))
-            })
-        });
-        if let Some(name) = machine {
+        // Its labels are what it is refused for.
+        let mut owners = wire.metadata.owner_references.iter().flatten();
+        if let Some(machine) = owners.find(|owner| owner.kind == "VirtualMachineInstance") {
             (self.tell)(Report {
                 regarding: ObjectReference {
                     api_version: Some("kubevirt.io/v1".to_owned()),
                     kind: Some("VirtualMachineInstance".to_owned()),
                     namespace: Some(namespace.clone()),
-                    name: Some(name.to_string()),
-                    uid: machine_uid.clone(),
+                    name: Some(machine.name.clone()),
+                    uid: Some(machine.uid.clone()),
                     ..ObjectReference::default()
                 },
                 related: None,

@@ -167,7 +167,7 @@ async fn where_pods_count_a_target_waits_for_what_another_webhook_adds() {
     let held = team.until_held("vm").await;
     let told = team.until_told(&held).await;
     assert!(
-        told.starts_with(&format!("exceeded quota: vms, requested: {key}=1Gi, used: {key}={used}")),
+        told.starts_with(&format!("exceeded quota: vms, requested: {key}=1073741824, used: {key}={used}")),
         "{told}"
     );
     team.set_hard("vms", key, "2Gi").await;

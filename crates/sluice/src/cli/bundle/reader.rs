@@ -15,7 +15,7 @@ use serde_json::Value;
 use sluice_manifests::uninstall::Kind;
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::client::with_deadline;
-use sluice_runtime::retry::{Failure, classify};
+use sluice_runtime::retry::{Failure, classify, words};
 use tokio::sync::watch;
 
 use super::tail::Tail;
@@ -80,8 +80,7 @@ fn told(error: &kube::Error) -> String {
             let message = behind_url.map_or(message, |(_, message)| message);
             format!("{message} ({})", status.code)
         }
-        kube::Error::Service(source) => source.to_string(),
-        other => other.to_string(),
+        other => words(other),
     }
 }
 

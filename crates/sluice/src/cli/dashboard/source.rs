@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use sluice_dashboard::{Interruption, Shared};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::client::with_deadline;
-use sluice_runtime::retry::{Failure, classify};
+use sluice_runtime::retry::{Failure, NO_CREDENTIALS, classify};
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -137,6 +137,7 @@ fn reason(failure: Failure, error: String) -> String {
              again unless the page goes on"
                 .to_owned()
         }
+        _ if error == NO_CREDENTIALS => error,
         Failure::Unknown => format!("the API server cannot be reached: {error}"),
         _ => error,
     }
