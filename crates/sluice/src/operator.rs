@@ -155,9 +155,8 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     );
     tasks.spawn("removal", once_leading(leadership.clone(), cancel.clone(), removing));
     tasks.spawn("events", end_with(writer.run(cancel.clone())));
-    let may_downgrade = args.allow_downgrade || wanted.allow_downgrade;
     // What the operands are told is what is wanted: they ask API servers themselves.
-    let settings = InstallationSettings::new(wanted, may_downgrade, args.reported_version.as_deref());
+    let settings = InstallationSettings::new(wanted, args.reported_version.as_deref());
     let told = Told { admission: of_admission, removal: removed, presence, events };
     let keeping = installation::run((client, clock), settings, told, may_write(&token), cancel.clone());
     tasks.spawn("installation", once_leading(leadership, cancel.clone(), keeping));
@@ -202,6 +201,7 @@ impl OperatorArgs {
         if let Some(url) = &self.webhook_url {
             options.webhook_client = WebhookClient::Url(url.clone());
         }
+        options.allow_downgrade |= self.allow_downgrade;
         options.further_gate_removers.extend(self.allowed_gate_remover.iter().cloned());
         options.image = image.unwrap_or(options.image);
         options.validate()?;

@@ -16,7 +16,7 @@ use super::super::status;
 use super::{aaq, asking, deployment, mtq, options, world};
 
 fn settings(version: &str) -> InstallationSettings {
-    InstallationSettings::new(options(), false, Some(version))
+    InstallationSettings::new(options(), Some(version))
 }
 
 fn plan(world: &World, troubles: &Troubles, version: &str, now: Timestamp) -> Vec<Write> {
