@@ -26,6 +26,7 @@ mod progress;
 mod render;
 mod requests;
 mod rules;
+mod schemas;
 mod server_version;
 mod sidecars;
 #[cfg(test)]

@@ -192,6 +192,7 @@ impl Writer {
         self.refused.retain(|target, _| targets.contains(target));
         let mut again = self.write_all(world, plan.writes, may_write).await?;
         let troubles = Troubles {
+            too_old: world.too_old.values().cloned().collect(),
             withheld: plan.withheld.into_iter().chain(world.admission.withheld.clone()).collect(),
             left: plan.left.into_iter().chain(world.admission.left.clone()).collect(),
             refused: self

@@ -35,6 +35,7 @@ mod reapply;
 mod restore;
 mod review;
 mod survive;
+mod schema;
 mod targeting;
 mod team;
 mod vm_size;
