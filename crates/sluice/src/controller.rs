@@ -34,6 +34,7 @@ use sluice_webhook::WebhookMetrics;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::alarm::alarmed;
 use crate::evaluators::ActiveEvaluators;
 use crate::gating::GatingArgs;
 use crate::growth::{self, GrowthArgs};
@@ -370,23 +371,6 @@ fn watch_gating(
     };
     tasks.spawn("who gates", fallible(Arc::clone(&gating).run(tell, cancel.clone())));
     gating
-}
-
-/// About the namespace of the installation: there is no other object that all of it is about.
-pub(crate) fn alarmed(namespace: &str, reason: &str, note: String) -> Report {
-    Report {
-        regarding: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Namespace".to_owned()),
-            name: Some(namespace.to_owned()),
-            ..ObjectReference::default()
-        },
-        related: None,
-        type_: EventType::Warning,
-        reason: reason.to_owned(),
-        action: "Gate".to_owned(),
-        note,
-    }
 }
 
 async fn fallible(task: impl Future<Output = ()>) -> Result<(), Infallible> {

@@ -1,5 +1,6 @@
 //! `sluice`: the server binary. Wiring only; what it does is in the crates.
 
+mod alarm;
 mod cli;
 mod controller;
 mod crds;

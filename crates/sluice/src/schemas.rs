@@ -14,7 +14,7 @@ use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::alarmed;
+use crate::alarm::alarmed;
 
 /// By name of each CRD that was looked for, what is wrong with it.
 type Looked = BTreeMap<&'static str, Option<String>>;

@@ -54,9 +54,11 @@ async fn no_controller_leads_on_a_schema_that_drops_charges() {
     let waits =
         || async { running.controller.program.log().contains("this process does not lead").then_some(()) };
     wait::eventually(SOON, waits, "the next controller to say that it does not lead").await.unwrap();
-    let events = format!("/apis/events.k8s.io/v1/namespaces/{}/events", names::INSTALL_NAMESPACE);
+    // About the namespace of the installation, which is in no namespace itself.
     let told = || async {
-        let all = get(&client, &events).await.ok()?.body["items"].as_array()?.clone();
+        let all = get(&client, "/apis/events.k8s.io/v1/namespaces/default/events").await.ok()?.body["items"]
+            .as_array()?
+            .clone();
         all.iter().any(|event| event["reason"] == names::SCHEMA_TOO_OLD).then_some(())
     };
     wait::eventually(SOON, told, "an event about the CRD").await.unwrap();
