@@ -46,8 +46,8 @@ soak: ## what `make test` leaves out: 10,000 cases of each simulation, crashes a
 	@echo "soak 2/10: crashes at each write, API servers that stand still, ten rotations of certificates at 200 reviews a second ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- faults::
 	@SLUICE_ROTATIONS=10 $(XTASK) test --workspace --test e2e -- rotations_of_both
-	@echo "soak 3/10: re-appliers for ten minutes, upgrades of Sluice and of Kubernetes, removal under load ($$(date +%T))"
-	@SLUICE_REAPPLY_SECONDS=600 $(XTASK) test --workspace --test e2e -- reapply:: --nocapture
+	@echo "soak 3/10: re-appliers for ten minutes, ten quiet ones, 1,000 pods that a command lets go, upgrades of Sluice and of Kubernetes, removal under load ($$(date +%T))"
+	@SLUICE_REAPPLY_SECONDS=600 SLUICE_QUIET_SECONDS=600 SLUICE_PAUSED_PODS=1000 $(XTASK) test --workspace --test e2e -- reapply:: nothing_is_written_in_quiet_minutes with_every_process_gone_the_command --nocapture
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- installation:: --nocapture
 	@echo "soak 4/10: floods, delays, scenarios from the field ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- tenants::

@@ -1,5 +1,8 @@
 //! `AAQ`: the configuration of an installation, one per cluster (`docs/predecessors.md`, *API of AAQ*).
 
+// The derive takes one attribute per printer column, and their types repeat.
+#![allow(clippy::duplicated_attributes)]
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Affinity, Container, Toleration};
@@ -21,7 +24,22 @@ use serde::{Deserialize, Serialize};
     derive = "PartialEq",
     doc = "The configuration of an installation of application-aware quotas.",
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase")
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Available")].status"#
+    ),
+    printcolumn(
+        name = "Gate",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Gating")].reason"#
+    ),
+    printcolumn(
+        name = "VMs",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="VirtualMachines")].reason"#
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AaqSpec {

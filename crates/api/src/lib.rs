@@ -23,6 +23,7 @@ pub mod names;
 mod one_aaq;
 mod pause;
 mod quota_review;
+mod recorded;
 mod rules;
 mod schema;
 mod sidecars;
@@ -66,6 +67,7 @@ pub use mtq::{MTQ, MtqSpec};
 pub use one_aaq::{holding, is_placeholder};
 pub use pause::{DEFAULT_PAUSE_RATE, HIGHEST_PAUSE_RATE, LONGEST_PAUSE, Pause, PauseError, read_pause};
 pub use quota_review::{QuotaReview, QuotaReviewSource, QuotaReviewSpec, QuotaReviewStatus};
+pub use recorded::{RECORDED_IN, schema_too_old};
 pub use sidecars::{
     MOST_SIDECARS, REFUSED_SIDECAR, RefusedSidecar, SIDECAR_SOCKETS, SIDECAR_USER, refused_sidecars,
 };

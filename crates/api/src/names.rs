@@ -150,6 +150,8 @@ pub const OPTIONS_KEY: &str = "options.yaml";
 pub const OPTIONS_PATH: &str = "/etc/sluice";
 /// Reason of a condition and of events: another client insists on an object that the operator keeps.
 pub const OBJECT_CONTESTED: &str = "ObjectContested";
+/// Reason of a condition and of events: a CRD drops what this version records.
+pub const SCHEMA_TOO_OLD: &str = "SchemaTooOld";
 /// Annotation of what the operator writes: its version. An older operator leaves what a newer one has written.
 pub const WRITER_VERSION_ANNOTATION: &str = "quota.sluice.dev/writer-version";
 /// Settings of the allocator (jemalloc, with the prefix that it has here).

@@ -287,13 +287,16 @@ pub fn default_namespace_selector() -> LabelSelector {
 }
 
 /// Namespaces of what a cluster needs to run pods at all: Kubernetes and OpenShift, networks, storage, KubeVirt. A pod that
-/// waits there may be the one that others wait for.
+/// waits there may be the one that others wait for. GitOps tools and monitoring are left out: pods run without them, and a
+/// name such as `monitoring` may be a tenant's.
 #[must_use]
 pub fn default_exempt_namespaces() -> Vec<NamespacePattern> {
     let reserved = ["kube-", "openshift-"].map(|start| NamespacePattern::Starting(start.into()));
     let named = [
         "calico-apiserver",
         "calico-system",
+        "cattle-fleet-local-system",
+        "cattle-fleet-system",
         "cattle-system",
         "cdi",
         "cert-manager",
@@ -301,6 +304,7 @@ pub fn default_exempt_namespaces() -> Vec<NamespacePattern> {
         "cilium-system",
         "harvester-system",
         "kubevirt",
+        "kubevirt-hyperconverged",
         "longhorn-system",
         "metallb-system",
         "openebs",

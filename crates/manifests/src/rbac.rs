@@ -4,7 +4,7 @@ mod operands;
 mod removal;
 
 use serde_json::{Value, json};
-use sluice_api::names;
+use sluice_api::{RECORDED_IN, names};
 
 use crate::object::{cluster_metadata, labels, metadata, set};
 use crate::options::InstallOptions;
@@ -105,6 +105,13 @@ fn definitions(kinds: &[(&str, &str)]) -> Value {
     rule
 }
 
+/// To read the CRDs that charges rest on.
+fn recorded_in() -> Value {
+    let mut rule = rule("apiextensions.k8s.io", &["customresourcedefinitions"], &READ);
+    set(&mut rule, "resourceNames", json!(RECORDED_IN));
+    rule
+}
+
 /// What both components need to make room for migrations: to read who migrates and what limits it, to write
 /// `status.hard` of a quota, and to ask an API server, in dry runs, what it knows. Neither may create a pod.
 fn headroom_rules() -> Vec<Value> {
@@ -150,6 +157,8 @@ fn controller_cluster_rules() -> Value {
             (names::OWN_GROUP, names::EVALUATORS),
             ("resource.k8s.io", "deviceclasses"),
         ]),
+        // Whether they keep what is recorded.
+        recorded_in(),
         rule("", &["limitranges"], &READ),
         // Extended resources that ResourceClaims are charged to as well.
         rule("resource.k8s.io", &["deviceclasses"], &READ),
@@ -176,6 +185,8 @@ fn operator_cluster_rules(options: &InstallOptions) -> Value {
         named(names::GROUP, names::AAQS, names::AAQ_NAME, &["delete"]),
         // None is made where another program keeps their CRD.
         named("apiextensions.k8s.io", "customresourcedefinitions", names::AAQ_DEFINITION, &READ),
+        // Whether they keep what the controller records.
+        recorded_in(),
         definitions(&[(names::MTQ_GROUP, names::MTQS)]),
         // A class that does not exist would keep pods from being made.
         rule("scheduling.k8s.io", &["priorityclasses"], &READ),

@@ -3,9 +3,16 @@
 //! These values are frozen. Processes of both versions run at the same time, and objects that one has written are read by
 //! the other. A value may be added; one may go only when no version is supported any more that knows it. Who has to change
 //! one lets the new version read both for a release, and writes the new one from the next release on.
+//!
+//! Values of one crate alone are frozen beside what reads them: the answers about growth in the webhook
+//! (`the_answers_of_a_leader_of_another_version_are_read`), the term of a lease that is handed over in the runtime
+//! (`a_lease_that_is_given_back_says_whether_something_is_under_way`).
 
 use serde_json::{Value, json};
-use sluice_api::{Endpoint, GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, names};
+use sluice_api::{
+    Endpoint, GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, QuotaReviewSpec, QuotaReviewStatus,
+    names,
+};
 use sluice_engine::headroom::MARK;
 use sluice_manifests::certificates::service_names;
 use sluice_manifests::{InstallOptions, admission_policies, mutating, validating};
@@ -35,6 +42,9 @@ fn names_that_processes_find_each_other_by_stay() {
         (names::OPERATOR, "sluice-operator"),
         // Which operator has written an object.
         (names::WRITER_VERSION_ANNOTATION, "quota.sluice.dev/writer-version"),
+        // Where the operators of both versions read their options.
+        (names::OPTIONS_KEY, "options.yaml"),
+        (names::OPTIONS_PATH, "/etc/sluice"),
     ] {
         assert_eq!(is, frozen);
     }
@@ -51,6 +61,10 @@ fn what_pods_and_quotas_carry_stays() {
         (MARK, "count/headroomprobes.quota.sluice.dev"),
         (names::OWN_OPT_OUT, "quota.sluice.dev/skip-headroom"),
         (names::TARGET_LABEL, "application-aware-quota/enable-gating"),
+        // A pause that began before an upgrade ends when it said.
+        (names::PAUSED_ANNOTATION, "quota.sluice.dev/paused"),
+        (names::PAUSED_SINCE_ANNOTATION, "quota.sluice.dev/paused-since"),
+        (names::PAUSE_RATE_ANNOTATION, "quota.sluice.dev/pause-rate"),
         (names::MANAGED_LABEL, "aaq.kubevirt.io"),
         (names::JOB_QUEUE_CONFIG, "aaqjqc"),
         (names::ARQ_LOCK, "application-aware-resource-quota-lock"),
@@ -91,6 +105,31 @@ fn probes_and_the_words_that_answer_them_stay() {
     assert_eq!(json!(read), gated);
 }
 
+/// Who asks, the webhook that hands the question on and the leader that answers may be of three versions.
+#[test]
+fn why_something_waits_is_asked_and_answered_in_the_same_words() {
+    let about = |field: &str| json!({ field: "name" });
+    for field in ["pod", "quota", "clusterQuota", "virtualMachine"] {
+        let read: QuotaReviewSpec = serde_json::from_value(about(field)).expect("a question");
+        assert_eq!(json!(read), about(field));
+    }
+    let frozen = json!({
+        "held": true,
+        "text": "it waits",
+        "summary": ["it waits"],
+        "explanations": [{ "kind": "Pod" }],
+        "notFound": true,
+        "near": ["train"],
+        "source": { "leader": "sluice-controller-0", "time": "2026-01-01T00:00:00Z" },
+    });
+    let read: QuotaReviewStatus = serde_json::from_value(frozen.clone()).expect("an answer");
+    assert_eq!(json!(read), frozen);
+    // Of a version that says less, and of one that says more.
+    let least = json!({ "held": false, "text": "", "source": { "leader": "" }, "later": 1 });
+    let read: QuotaReviewStatus = serde_json::from_value(least).expect("an answer");
+    assert_eq!(read, QuotaReviewStatus::default());
+}
+
 /// An operator finds by these names what another one has written. Under another name the old object would stay in force.
 #[test]
 fn names_of_admission_objects_stay() {
@@ -106,6 +145,8 @@ fn names_of_admission_objects_stay() {
         "sluice-stamp",
         "sluice-gate",
         "sluice-gated",
+        "sluice-pause",
+        "sluice-review",
     ];
     for name in frozen {
         assert!(policies.contains(&name), "{name}");

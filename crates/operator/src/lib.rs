@@ -12,6 +12,7 @@ mod owner;
 mod pace;
 pub mod presence;
 mod troubles;
+mod version;
 
 pub use account::keep_account;
 pub use troubles::AdmissionTroubles;

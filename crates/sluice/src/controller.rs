@@ -34,6 +34,7 @@ use sluice_webhook::WebhookMetrics;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::alarm::alarmed;
 use crate::evaluators::ActiveEvaluators;
 use crate::gating::GatingArgs;
 use crate::growth::{self, GrowthArgs};
@@ -42,6 +43,7 @@ use crate::lease::LeaseArgs;
 use crate::metrics::MetricsArgs;
 use crate::platform::PlatformArgs;
 use crate::rules::follow_versions;
+use crate::schemas::{self, Schemas};
 use crate::sidecars::SidecarArgs;
 use crate::tls_profile::ProfileWatch;
 use crate::watches::{ControllerWatches, QuotaUsers, SecretWatches};
@@ -203,6 +205,9 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     );
     tasks.spawn("status of the AAQ", fallible(telling));
     let admin = admin(&watches, Arc::clone(&gating), &evaluators);
+    let schemas = Schemas::new();
+    let kept = schemas.clone();
+    admin.ready.add("schemas", move || kept.check());
     let (certs, profile) = (Arc::new(CertStore::empty()), Arc::new(TlsProfile::default()));
     let clients = growth::asking(&args.namespace);
     let served = (Arc::clone(&certs), Arc::clone(&clients), Arc::clone(&profile));
@@ -237,7 +242,9 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let mut secrets = SecretWatches::default();
     secrets.load(&args.tls_secret, load);
     secrets.spawn(&mut tasks, &client, &args.namespace, &cancel);
-    tasks.spawn("election", election.run(stopped.clone()));
+    let tell = schemas::telling(&events, &args.namespace);
+    tasks.spawn("schemas", schemas.clone().follow(client.clone(), tell, cancel.clone()));
+    tasks.spawn("election", schemas.elect(election, cancel.clone(), stopped.clone()));
     tasks.spawn("events", fallible(writer.run(cancel.clone())));
     let managed = ManagedQuotas::of_namespaces(Arc::clone(&observed), gate.clone());
     let managed_cluster = ManagedQuotas::of_clusters(gate.clone());
@@ -359,28 +366,11 @@ fn watch_gating(
     let (events, token) = (events.clone(), token.clone());
     let tell = move |alarm: Alarm| {
         if token.is_held() {
-            events.report(alarmed(&namespace, alarm));
+            events.report(alarmed(&namespace, alarm.reason, alarm.note));
         }
     };
     tasks.spawn("who gates", fallible(Arc::clone(&gating).run(tell, cancel.clone())));
     gating
-}
-
-/// About the namespace of the installation: there is no other object that all of it is about.
-fn alarmed(namespace: &str, alarm: Alarm) -> Report {
-    Report {
-        regarding: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Namespace".to_owned()),
-            name: Some(namespace.to_owned()),
-            ..ObjectReference::default()
-        },
-        related: None,
-        type_: EventType::Warning,
-        reason: alarm.reason.to_owned(),
-        action: "Gate".to_owned(),
-        note: alarm.note,
-    }
 }
 
 async fn fallible(task: impl Future<Output = ()>) -> Result<(), Infallible> {

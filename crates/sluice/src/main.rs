@@ -1,5 +1,6 @@
 //! `sluice`: the server binary. Wiring only; what it does is in the crates.
 
+mod alarm;
 mod cli;
 mod controller;
 mod crds;
@@ -26,6 +27,7 @@ mod progress;
 mod render;
 mod requests;
 mod rules;
+mod schemas;
 mod server_version;
 mod sidecars;
 #[cfg(test)]

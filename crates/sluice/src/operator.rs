@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use sluice_api::names;
@@ -155,9 +155,8 @@ pub async fn run(args: OperatorArgs) -> anyhow::Result<()> {
     );
     tasks.spawn("removal", once_leading(leadership.clone(), cancel.clone(), removing));
     tasks.spawn("events", end_with(writer.run(cancel.clone())));
-    let may_downgrade = args.allow_downgrade || wanted.allow_downgrade;
     // What the operands are told is what is wanted: they ask API servers themselves.
-    let settings = InstallationSettings::new(wanted, may_downgrade, args.reported_version.as_deref());
+    let settings = InstallationSettings::new(wanted, args.reported_version.as_deref());
     let told = Told { admission: of_admission, removal: removed, presence, events };
     let keeping = installation::run((client, clock), settings, told, may_write(&token), cancel.clone());
     tasks.spawn("installation", once_leading(leadership, cancel.clone(), keeping));
@@ -202,6 +201,7 @@ impl OperatorArgs {
         if let Some(url) = &self.webhook_url {
             options.webhook_client = WebhookClient::Url(url.clone());
         }
+        options.allow_downgrade |= self.allow_downgrade;
         options.further_gate_removers.extend(self.allowed_gate_remover.iter().cloned());
         options.image = image.unwrap_or(options.image);
         options.validate()?;
@@ -218,7 +218,10 @@ async fn own_image(client: &Client, args: &OperatorArgs) -> anyhow::Result<Optio
     let Some(name) = &args.pod_name else { return Ok(None) };
     let pods: Api<Pod> = Api::namespaced(client.clone(), &args.namespace);
     let pod = pods.get(name).await.with_context(|| format!("could not read the own pod {name}"))?;
-    let spec = pod.spec.unwrap_or_default();
+    image_of(pod.spec.unwrap_or_default())
+}
+
+fn image_of(spec: PodSpec) -> anyhow::Result<Option<String>> {
     let account = spec.service_account_name.unwrap_or_default();
     anyhow::ensure!(
         account == names::OPERATOR,
@@ -253,4 +256,42 @@ async fn once_leading<E>(
 async fn end_with(task: impl Future<Output = ()>) -> Result<(), Infallible> {
     task.await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Container;
+
+    use super::*;
+
+    fn pod(account: &str) -> PodSpec {
+        let container = |name: &str| Container {
+            name: name.to_owned(),
+            image: Some(format!("registry.example.com/{name}:1")),
+            ..Container::default()
+        };
+        PodSpec {
+            service_account_name: Some(account.to_owned()),
+            containers: vec![container("injected"), container(names::OPERATOR)],
+            ..PodSpec::default()
+        }
+    }
+
+    #[test]
+    fn operands_get_the_image_of_the_own_container() {
+        let image = image_of(pod(names::OPERATOR)).ok().flatten();
+        assert_eq!(image.as_deref(), Some("registry.example.com/sluice-operator:1"));
+    }
+
+    /// As a kustomization with `namePrefix` makes it.
+    #[test]
+    fn an_account_of_another_name_ends_the_operator_with_the_remedy() {
+        let said = image_of(pod("team-sluice-operator")).map_err(|error| error.to_string());
+        assert_eq!(
+            said,
+            Err("the own pod runs under the account \"team-sluice-operator\" in place of sluice-operator: names are what \
+                 the processes look for, so leave namePrefix and nameSuffix out"
+                .to_owned())
+        );
+    }
 }

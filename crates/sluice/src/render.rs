@@ -5,6 +5,7 @@ mod files;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 use sluice_api::names;
 use sluice_manifests::{
-    AskedOfPods, InstallOptions, InvalidOption, KubernetesVersion, NamespaceUse, Naming, Platform,
+    AskedOfPods, InstallOptions, InvalidOption, IssuerRef, KubernetesVersion, NamespaceUse, Naming, Platform,
     PullPolicy, admission_objects, crds, default_aaq, install_objects, operand_objects, rancher_objects,
 };
 
@@ -76,6 +77,13 @@ pub struct RenderArgs {
     /// Trust an address behind which there are several API servers (a load balancer), and ask it so often for each raise
     #[arg(long, value_name = "N")]
     balancer_proofs: Option<u32>,
+    /// The issuer of cert-manager that signs the webhook's certificate, and writes ca.crt: an Issuer, or a ClusterIssuer by
+    /// ClusterIssuer/NAME. Without it the operator signs
+    #[arg(long, value_name = "[KIND/]NAME", value_parser = issuer)]
+    cert_manager: Option<IssuerRef>,
+    /// A ServiceMonitor and alerts too, for Prometheus' operator, whose CRDs have to be there
+    #[arg(long)]
+    monitoring: bool,
     /// By which names other programs find the installation, if not `sluice`
     #[arg(long, value_enum, value_name = "NAMES")]
     names: Option<Named>,
@@ -113,7 +121,12 @@ enum On {
     Generic,
     /// User and groups are left to the range of the namespace, as restricted-v2 asks
     Openshift,
+    /// Pods are as in `generic`. API servers are behind one address: `--balancer-proofs` is 20, if not given
+    Aks,
 }
+
+/// How often API servers behind one address are asked for a proof on AKS.
+const PROOFS_ON_AKS: u32 = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Named {
@@ -221,7 +234,12 @@ impl RenderArgs {
         let class = self.priority_class.clone();
         put(&mut options.priority_class, class.map(|class| Some(class).filter(|class| !class.is_empty())));
         put(&mut options.api_server_ports, given(&self.api_server_port));
-        put(&mut options.balancer_proofs, self.balancer_proofs);
+        let of_platform = self.platform.filter(|platform| *platform == On::Aks).map(|_| PROOFS_ON_AKS);
+        put(&mut options.balancer_proofs, self.balancer_proofs.or(of_platform));
+        put(&mut options.cert_manager, self.cert_manager.clone().map(Some));
+        if self.monitoring {
+            (options.monitoring.service_monitor, options.monitoring.rules) = (true, true);
+        }
         put(&mut options.naming, self.names.map(Into::into));
         Ok(options)
     }
@@ -231,6 +249,16 @@ fn put<T>(option: &mut T, flag: Option<T>) {
     if let Some(value) = flag {
         *option = value;
     }
+}
+
+/// An issuer of cert-manager's own group.
+fn issuer(text: &str) -> Result<IssuerRef, Infallible> {
+    let (kind, name) = text.split_once('/').unwrap_or(("Issuer", text));
+    Ok(IssuerRef {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        group: names::CERT_MANAGER_GROUP.to_owned(),
+    })
 }
 
 /// A flag that is repeated.
@@ -261,7 +289,7 @@ impl From<Used> for NamespaceUse {
 impl From<On> for Platform {
     fn from(on: On) -> Self {
         match on {
-            On::Generic => Self::Generic,
+            On::Generic | On::Aks => Self::Generic,
             On::Openshift => Self::Openshift,
         }
     }

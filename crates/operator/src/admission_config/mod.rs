@@ -125,7 +125,7 @@ async fn keep(
         }
         let (contested, over) = fought_over(&pace, Instant::now());
         again = again.into_iter().chain(over).min();
-        tell(troubles, AdmissionTroubles { withheld: plan.withheld, contested });
+        tell(troubles, AdmissionTroubles { withheld: plan.withheld, left: plan.left, contested });
         if selected {
             tokio::time::sleep(FOLLOWED).await;
         }

@@ -30,6 +30,7 @@ use super::writers::last_other_writer;
 use crate::certificates::observe::{Seen, follow_one};
 use crate::certificates::pairs::ca_pair;
 use crate::owner::{self, Owner};
+use crate::version;
 
 /// Which of our admission objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +78,8 @@ pub(super) struct Identity {
     pub(super) owners: Vec<OwnerReference>,
     /// It has the label of an installation.
     pub(super) is_labelled: bool,
+    /// The version of the operator that has written it last.
+    pub(super) writer: Option<String>,
     /// Another client than the operator has written it last: the name of its field manager.
     pub(super) last_written_by: Option<String>,
 }
@@ -89,6 +92,7 @@ impl Identity {
             uid: metadata.uid.clone().unwrap_or_default(),
             owners: metadata.owner_references.clone().unwrap_or_default(),
             is_labelled: label.is_some_and(|label| label == names::APP),
+            writer: version::writer(metadata),
             last_written_by: last_other_writer(metadata),
         }
     }
@@ -133,14 +137,19 @@ pub(super) struct World {
 }
 
 impl World {
+    /// The objects that are there.
+    pub(super) fn identities(&self) -> impl Iterator<Item = (Kind, &Identity)> {
+        let configurations = [(Kind::Mutating, &self.mutating), (Kind::Validating, &self.validating)];
+        let configurations = configurations
+            .into_iter()
+            .filter_map(|(kind, is)| Some((kind, &is.as_ref()?.as_ref()?.identity)));
+        let fixed = self.fixed.iter().filter_map(|(kind, is)| Some((*kind, &is.as_ref()?.identity)));
+        fixed.chain(configurations)
+    }
+
     /// Who has changed this object last, if that was not the operator.
     pub(super) fn last_other_writer(&self, kind: Kind) -> Option<&str> {
-        let identity = match kind {
-            Kind::Mutating => &self.mutating.as_ref()?.as_ref()?.identity,
-            Kind::Validating => &self.validating.as_ref()?.as_ref()?.identity,
-            Kind::Policy { .. } | Kind::Binding { .. } => &self.fixed.get(&kind)?.as_ref()?.identity,
-        };
-        identity.last_written_by.as_deref()
+        self.identities().find(|(other, _)| *other == kind)?.1.last_written_by.as_deref()
     }
 }
 

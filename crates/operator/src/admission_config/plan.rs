@@ -14,6 +14,7 @@ use super::step::{Step, patch};
 use super::upkeep::Upkeep;
 use crate::compare::{same, without};
 use crate::owner::Owner;
+use crate::version::Version;
 
 /// Where an entry has the authorities.
 const BUNDLE: [&str; 2] = ["clientConfig", "caBundle"];
@@ -31,6 +32,8 @@ pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     /// Why objects that are missing are not created; `None` if nothing is left out for that reason.
     pub(super) withheld: Option<String>,
+    /// What a newer operator has written, and is left; `None` if there is nothing.
+    pub(super) left: Option<String>,
 }
 
 /// What is known and counts for every entry.
@@ -51,17 +54,21 @@ struct Wanted<'a> {
 
 /// The writes that are needed. What is not known is not touched.
 ///
+/// Of what a newer operator has written only the authorities and the namespaces are kept up to date: they belong to the
+/// cluster and not to a version.
+///
 /// An object is only created with an owner. Without one it would outlive the installation, and refuse pods that no webhook
 /// reviews any more.
 pub(super) fn plan(world: &World, options: &InstallOptions) -> Plan {
     let (mut steps, mut withheld) = (Vec::new(), Vec::new());
-    for mut step in contents(world, options) {
+    let version = Version::of(options);
+    for mut step in contents(world, options, version) {
         if let Step::Create { kind, object } = &mut step {
             let Owner::Known(owner) = &world.owner else {
                 withheld.push(kind.name());
                 continue;
             };
-            ownership::give(object, owner);
+            ownership::give(object, owner, version);
         }
         steps.push(step);
     }
@@ -72,12 +79,22 @@ pub(super) fn plan(world: &World, options: &InstallOptions) -> Plan {
         format!("not created: {names}: {missing}, with which they have to go: apply the manifest or the chart again")
     });
     // Last: they need no version, and other patches do.
-    steps.extend(ownership::plan(world));
-    Plan { steps, withheld }
+    steps.extend(ownership::plan(world, version));
+    Plan { steps, withheld, left: left(world, version) }
+}
+
+/// The objects that a newer operator has written, in a sentence.
+fn left(world: &World, version: Version<'_>) -> Option<String> {
+    let newer = world.identities().filter(|(_, is)| version.leaves(is.writer.as_deref()));
+    let named = newer.map(|(kind, is)| {
+        let writer = is.writer.as_deref().unwrap_or_default();
+        format!("{} {} of {writer}", kind.resource().kind, kind.name())
+    });
+    version.left(&named.collect::<Vec<_>>())
 }
 
 /// The writes that bring the contents of all objects to what they should be. What is created has no owner yet.
-fn contents(world: &World, options: &InstallOptions) -> Vec<Step> {
+fn contents(world: &World, options: &InstallOptions, version: Version<'_>) -> Vec<Step> {
     let selector = world.selector.clone().map(|chosen| chosen.unwrap_or_else(default_namespace_selector));
     let selectors = Selectors::of(world, selector.as_ref());
     let wanted = Wanted {
@@ -100,31 +117,41 @@ fn contents(world: &World, options: &InstallOptions) -> Vec<Step> {
         (Kind::Mutating, &world.mutating, mutating(&options)),
         (Kind::Validating, &world.validating, validating(&options)),
     ];
-    let configurations = configurations
-        .into_iter()
-        .filter_map(|(kind, is, object)| configuration(kind, is.as_ref()?.as_ref(), object, &wanted));
-    policies::plan(world, &options, &selectors).into_iter().chain(configurations).collect()
+    let configurations = configurations.into_iter().filter_map(|(kind, is, object)| {
+        configuration(kind, is.as_ref()?.as_ref(), object, &wanted, version)
+    });
+    policies::plan(world, &options, &selectors, version).into_iter().chain(configurations).collect()
 }
 
-fn configuration(kind: Kind, is: Option<&Configuration>, object: Value, wanted: &Wanted<'_>) -> Option<Step> {
+fn configuration(
+    kind: Kind,
+    is: Option<&Configuration>,
+    object: Value,
+    wanted: &Wanted<'_>,
+    version: Version<'_>,
+) -> Option<Step> {
     // An entry without the authorities or the path refuses what it should review, one without the namespaces gates the wrong
     // ones.
     let may_add = wanted.make && wanted.bundle.is_some() && wanted.knows_path && wanted.selector.is_some();
     let Some(is) = is else {
         return may_add.then_some(Step::Create { kind, object });
     };
+    let is_left = version.leaves(is.identity.writer.as_deref());
+    let (may_add, may_restore) = (may_add && !is_left, wanted.restore && !is_left);
     let entries = object.get("webhooks").and_then(Value::as_array)?;
     let mut operations = Vec::new();
     let mut missing = Vec::new();
     for entry in entries {
         let name = entry.get("name").and_then(Value::as_str).unwrap_or_default();
         match is.webhooks.iter().position(|(other, _)| other == name) {
-            Some(index) => operations.extend(repair(is, index, entry, wanted)),
+            Some(index) => operations.extend(repair(is, index, entry, wanted, may_restore)),
             None if may_add => missing.push(entry),
             None => {}
         }
     }
-    operations.extend(without_former(is));
+    if !is_left {
+        operations.extend(without_former(is));
+    }
     if is.webhooks.is_empty() && !missing.is_empty() {
         // The list itself is gone with its last entry.
         operations.push(json!({ "op": "add", "path": "/webhooks", "value": missing }));
@@ -154,8 +181,15 @@ fn without_former(is: &Configuration) -> impl Iterator<Item = Value> {
     })
 }
 
-/// What brings the entry at `index` to `entry`, but for the namespaces that are gated.
-fn repair(is: &Configuration, index: usize, entry: &Value, wanted: &Wanted<'_>) -> Option<Value> {
+/// What brings the entry at `index` to `entry`, but for the namespaces that are gated; if that may not be done, to the
+/// authorities.
+fn repair(
+    is: &Configuration,
+    index: usize,
+    entry: &Value,
+    wanted: &Wanted<'_>,
+    may_restore: bool,
+) -> Option<Value> {
     let (name, live) = is.webhooks.get(index)?;
     let mut entry = entry.clone();
     let live_namespaces = live.pointer("/namespaceSelector").unwrap_or(&Value::Null);
@@ -178,7 +212,7 @@ fn repair(is: &Configuration, index: usize, entry: &Value, wanted: &Wanted<'_>) 
         }
     }
     let unlike = !same(&without(compared, &BUNDLE), &without(entry.clone(), &BUNDLE));
-    if unlike && wanted.restore {
+    if unlike && may_restore {
         if let Some(namespaces) = entry.get("namespaceSelector").cloned() {
             replace(&mut entry, &NAMESPACES, Some(&aks::with_added(&namespaces, live_namespaces)));
         }

@@ -16,6 +16,7 @@ use super::observe::{Fixed, Kind, World};
 use super::step::{Step, patch};
 use super::upkeep::Upkeep;
 use crate::compare::same;
+use crate::version::Version;
 
 const GATE: Kind = Kind::Policy { name: names::GATE_POLICY, mutates: true };
 
@@ -80,7 +81,12 @@ impl Selectors {
 }
 
 /// The writes that are needed to have all policies as they are in `options`.
-pub(super) fn plan(world: &World, options: &InstallOptions, selectors: &Selectors) -> Vec<Step> {
+pub(super) fn plan(
+    world: &World,
+    options: &InstallOptions,
+    selectors: &Selectors,
+    version: Version<'_>,
+) -> Vec<Step> {
     if !world.installed {
         return Vec::new();
     }
@@ -96,7 +102,12 @@ pub(super) fn plan(world: &World, options: &InstallOptions, selectors: &Selector
                 if kind == GATE && world.lets_in_targets_of.is_none() {
                     keep(&mut object, MUTATIONS, &is.spec);
                 }
-                repair(kind, is, &object, selectors.may_select(kind) && known)
+                let may_select = selectors.may_select(kind) && known;
+                if version.leaves(is.identity.writer.as_deref()) {
+                    select(kind, is, &object, may_select)
+                } else {
+                    repair(kind, is, &object, may_select)
+                }
             }
             Some(_) => None,
             None if upkeep < Upkeep::All => None,
@@ -134,10 +145,16 @@ fn repair(kind: Kind, is: &Fixed, object: &Value, may_select: bool) -> Option<St
             vec![json!({ "op": "replace", "path": "/spec", "value": kept })],
         ));
     }
-    let selector = selector.filter(|_| may_select && !same(&is.spec, wanted))?;
-    let value = wanted.pointer(selector)?;
-    let add = json!({ "op": "add", "path": format!("/spec{selector}"), "value": value });
-    Some(patch(kind, &is.identity.resource_version, vec![add]))
+    select(kind, is, object, may_select)
+}
+
+/// What brings the selector of `is`, if it has one, to that of `object`.
+fn select(kind: Kind, is: &Fixed, object: &Value, may_select: bool) -> Option<Step> {
+    let selector = place(kind).filter(|_| may_select)?;
+    let (live, wanted) = (is.spec.pointer(selector), object.pointer(&format!("/spec{selector}"))?);
+    let add = json!({ "op": "add", "path": format!("/spec{selector}"), "value": wanted });
+    let differs = !same(live.unwrap_or(&Value::Null), wanted);
+    differs.then(|| patch(kind, &is.identity.resource_version, vec![add]))
 }
 
 /// Where the object has the namespaces that the `AAQ` selects.

@@ -23,7 +23,7 @@ pub(super) enum Step {
         /// All of it. It names its owner.
         object: Value,
     },
-    /// The object does not belong to the operator's ClusterRole.
+    /// The object does not belong to the operator's ClusterRole, or does not name its writer.
     Own {
         /// Which object.
         kind: Kind,

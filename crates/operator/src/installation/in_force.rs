@@ -3,8 +3,9 @@
 use sluice_api::{names, not_in_force, says_nothing};
 
 use super::observe::World;
-use super::operands::Version;
+use super::operands::is_left;
 use super::wire::{Order, Spec};
+use crate::version::Version;
 use sluice_api::aaq_conditions::Said;
 
 /// Of the `AAQ` that holds.
@@ -56,7 +57,7 @@ fn placed(spec: &Spec) -> impl Iterator<Item = &'static str> + use<> {
 fn of_operands(spec: &Spec, world: &World, version: Version<'_>) -> Vec<Told> {
     let names = world.deployment_names();
     let deployments = names.iter().filter_map(|name| world.deployment(name)?);
-    let newer = deployments.filter(|live| version.leaves(live)).find_map(|live| live.writer.as_deref());
+    let newer = deployments.filter(|live| is_left(live, version)).find_map(|live| live.writer.as_deref());
     if let Some(newer) = newer {
         let why = format!("an operator of the newer version {newer} wrote the Deployments");
         return placed(spec).map(|field| (field, why.clone())).collect();

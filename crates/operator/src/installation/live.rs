@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use super::wire::OperandWire;
+use crate::version;
 
 /// What the plan reads of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,11 +46,10 @@ impl Live {
         let (ours, mut others): (Vec<_>, Vec<_>) = managers.into_iter().partition(is_ours);
         others.retain(|manager| manager.subresource.as_deref() != Some("status"));
         others.sort_by(|one, other| other.time.cmp(&one.time));
-        let annotations = metadata.annotations.as_ref();
         Self {
+            writer: version::writer(&metadata),
             resource_version: metadata.resource_version.unwrap_or_default(),
             uid: metadata.uid.unwrap_or_default(),
-            writer: annotations.and_then(|all| all.get(names::WRITER_VERSION_ANNOTATION)).cloned(),
             content: json!({
                 "metadata": {
                     "labels": metadata.labels,
@@ -65,12 +65,6 @@ impl Live {
                 .collect(),
             rollout,
         }
-    }
-
-    /// Whether an operator of a newer version has written it.
-    pub(super) fn is_newer_than(&self, version: &str) -> bool {
-        let theirs = self.writer.as_deref().and_then(numbers);
-        theirs.zip(numbers(version)).is_some_and(|(theirs, ours)| theirs > ours)
     }
 }
 
@@ -93,11 +87,4 @@ fn rollout(metadata: &ObjectMeta, spec: &Value, status: &Value) -> Rollout {
         ready: told("readyReplicas"),
         is_observed: told("observedGeneration") >= metadata.generation.unwrap_or_default(),
     }
-}
-
-/// Major, minor and patch of a version.
-fn numbers(version: &str) -> Option<[u64; 3]> {
-    let plain = version.trim_start_matches('v').split(['-', '+']).next()?;
-    let mut numbers = plain.split('.').map(|number| number.parse().ok());
-    Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }

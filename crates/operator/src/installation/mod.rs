@@ -48,16 +48,13 @@ use crate::certificates::LoopError;
 use crate::pace::Pace;
 use crate::presence::{Presence, Removal};
 use crate::troubles::AdmissionTroubles;
+use crate::version::Version;
 pub use asked::{Asked, follow_asked};
 
 use apply::{Target, Write};
 use contest::Contests;
 use observe::{Sources, World};
-use operands::Version;
 use state::Troubles;
-
-/// Of this program.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// So long a watch gets to show what was written. What it never shows is written again: another client may have deleted the
 /// object before.
@@ -68,8 +65,6 @@ const UNSEEN: Duration = Duration::from_secs(30);
 pub struct InstallationSettings {
     /// What the operands are rendered from.
     pub options: InstallOptions,
-    /// What a newer operator has written is written again.
-    pub allow_downgrade: bool,
     /// The version that is said in the status.
     pub reported_version: String,
 }
@@ -89,13 +84,13 @@ pub struct Told {
 impl InstallationSettings {
     /// With these `options`; the version said is `reported`, or else that of this program.
     #[must_use]
-    pub fn new(options: InstallOptions, allow_downgrade: bool, reported: Option<&str>) -> Self {
-        let reported = reported.filter(|version| !version.is_empty()).unwrap_or(VERSION);
-        Self { options, allow_downgrade, reported_version: reported.to_owned() }
+    pub fn new(options: InstallOptions, reported: Option<&str>) -> Self {
+        let reported = reported.filter(|version| !version.is_empty()).unwrap_or(env!("CARGO_PKG_VERSION"));
+        Self { options, reported_version: reported.to_owned() }
     }
 
     const fn version(&self) -> Version<'static> {
-        Version { own: VERSION, may_downgrade: self.allow_downgrade }
+        Version::of(&self.options)
     }
 }
 
@@ -197,8 +192,9 @@ impl Writer {
         self.refused.retain(|target, _| targets.contains(target));
         let mut again = self.write_all(world, plan.writes, may_write).await?;
         let troubles = Troubles {
+            too_old: world.too_old.values().cloned().collect(),
             withheld: plan.withheld.into_iter().chain(world.admission.withheld.clone()).collect(),
-            left: plan.left.into_iter().collect(),
+            left: plan.left.into_iter().chain(world.admission.left.clone()).collect(),
             refused: self
                 .refused
                 .iter()

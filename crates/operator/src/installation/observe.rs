@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::Duration;
 
+use futures::future::join_all;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ResourceQuota, Service};
 use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use sluice_api::{holding, names};
+use sluice_api::{RECORDED_IN, holding, names, schema_too_old};
 use sluice_manifests::uninstall::{PART_OF, is_of_others};
 use sluice_manifests::{Installation, Naming};
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, watch as watch_kind};
@@ -38,6 +40,8 @@ pub(super) struct World {
     pub(super) mtqs: Option<BTreeMap<String, Order>>,
     /// Another program keeps the CRD of `AAQ`s.
     pub(super) is_kind_of_others: Option<bool>,
+    /// What is wrong with CRDs that the controller records in, by their name.
+    pub(super) too_old: BTreeMap<&'static str, String>,
     /// Those that a pod may name.
     pub(super) priority_classes: Option<BTreeSet<String>>,
     /// Objects of the kinds of operands that have our labels.
@@ -183,6 +187,7 @@ impl Sources {
                 &cancel,
                 |world, found| world.is_kind_of_others = Some(found.into_values().any(|is| is)),
             ),
+            join_all(RECORDED_IN.map(|name| self.follow_schema(name, &cancel))),
             self.follow_all(
                 WatchOptions::default(),
                 |_: PriorityClassWire| (),
@@ -237,6 +242,17 @@ impl Sources {
             }),
             self.follow_all(if_installed, MtqWire::order, cancel, |world, mtqs| world.mtqs = Some(mtqs)),
         );
+    }
+
+    /// Whether this CRD keeps what the controller records.
+    async fn follow_schema(&self, name: &'static str, cancel: &CancellationToken) {
+        let options = WatchOptions::default().fields(format!("metadata.name={name}"));
+        let read = |crd: CustomResourceDefinition| schema_too_old(&crd);
+        self.follow_all(options, read, cancel, |world, found| match found.into_values().flatten().next() {
+            Some(why) => drop(world.too_old.insert(name, why)),
+            None => drop(world.too_old.remove(name)),
+        })
+        .await;
     }
 
     /// All objects of a kind, by name.

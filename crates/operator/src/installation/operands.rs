@@ -14,22 +14,7 @@ use super::live::Live;
 use super::observe::World;
 use super::wire::Spec;
 use crate::owner::Owner;
-
-/// Which version writes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Version<'a> {
-    /// Of this operator.
-    pub(super) own: &'a str,
-    /// What a newer operator has written may be written again.
-    pub(super) may_downgrade: bool,
-}
-
-impl Version<'_> {
-    /// Whether the operand is left to the newer operator that has written it.
-    pub(super) fn leaves(self, live: &Live) -> bool {
-        !self.may_downgrade && live.is_newer_than(self.own)
-    }
-}
+use crate::version::Version;
 
 /// What is to be done.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,13 +51,13 @@ pub(super) fn plan(world: &World, options: &InstallOptions, version: Version<'_>
     let owned = |object| belonging(object, owner, version.own);
     let put_right = wanted.iter().filter_map(|(operand, object)| {
         let live = world.operand(operand);
-        if live.is_some_and(|live| version.leaves(live)) {
+        if live.is_some_and(|live| is_left(live, version)) {
             return None;
         }
         applied(operand, &owned(object), live, world.times_gone(operand))
     });
     let needless = world.operands().filter(|(operand, live)| {
-        live.writer.is_some() && !version.leaves(live) && !wanted.contains_key(operand)
+        live.writer.is_some() && !is_left(live, version) && !wanted.contains_key(operand)
     });
     let writes = put_right.chain(needless.map(|(operand, live)| deleted(operand, live))).collect();
     Plan { writes, withheld: None, left }
@@ -97,18 +82,16 @@ fn left<'o>(
     version: Version<'_>,
 ) -> Option<String> {
     let newer = wanted.filter_map(|operand| {
-        let live = world.operand(operand).filter(|live| version.leaves(live))?;
+        let live = world.operand(operand).filter(|live| is_left(live, version))?;
         let writer = live.writer.as_deref().unwrap_or_default();
         Some(format!("{} {} of {writer}", operand.kind.resource().kind, operand.name))
     });
-    let newer = newer.collect::<Vec<_>>().join(", ");
-    (!newer.is_empty()).then(|| {
-        format!(
-            "an operator of a newer version than {} wrote what runs, and it is left: {newer}: \
-             install that version again, or set allowDowngrade",
-            version.own
-        )
-    })
+    version.left(&newer.collect::<Vec<_>>())
+}
+
+/// Whether it is left to the newer operator that has written it.
+pub(super) fn is_left(live: &Live, version: Version<'_>) -> bool {
+    version.leaves(live.writer.as_deref())
 }
 
 /// What `AAQ` or `MTQ` ask of the pods; `None` as long as something was not looked for.

@@ -21,6 +21,8 @@ pub(super) enum Gate {
 /// What went wrong when operands were written: a sentence each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Troubles {
+    /// CRDs on which no controller leads.
+    pub(super) too_old: Vec<String>,
     /// What is missing is not created.
     pub(super) withheld: Vec<String>,
     /// The API server did not take a write.
@@ -137,8 +139,9 @@ impl Deployments {
     /// Whether something is missing that was there, or wrong.
     pub(super) fn degraded(&self, gate: &Gate, is_first: bool) -> Said {
         let missing = [&self.down[..], &self.short].concat().join("; ");
-        let Troubles { withheld, refused, left, contested } = &self.troubles;
+        let Troubles { too_old, withheld, refused, left, contested } = &self.troubles;
         let (status, reason, message) = match gate {
+            _ if !too_old.is_empty() => ("True", names::SCHEMA_TOO_OLD, too_old.join("; ")),
             _ if !withheld.is_empty() => ("True", "ObjectsNotCreated", withheld.join("; ")),
             _ if !refused.is_empty() => ("True", "ObjectsNotWritten", refused.join("; ")),
             _ if !left.is_empty() => ("True", "LeftToNewerVersion", left.join("; ")),

@@ -17,9 +17,9 @@ use sluice_manifests::InstallOptions;
 use super::kind::Kind;
 use super::live::{Live, Rollout};
 use super::observe::World;
-use super::operands::Version;
 use super::wire::{AaqWire, MtqWire, Order, Orders as _};
 use crate::owner::Owner;
+use crate::version::Version;
 
 /// This operator.
 const VERSION: Version<'_> = Version { own: "1.2.3", may_downgrade: false };

@@ -73,7 +73,9 @@ fn each_wrong_option_is_refused_with_its_field_and_a_remedy() {
         (&["--image-pull-secret=A_B"], "image-pull-secret", "name of a Secret"),
         (&["--tolerations=/nonexistent"], "tolerations", "a file that can be read"),
         (&["--only=everything"], "--only", "install"),
-        (&["--monitoring"], "--monitoring", "unexpected"),
+        (&["--monitorin"], "--monitorin", "unexpected"),
+        (&["--cert-manager=Issuer/"], "certManager.issuerRef", "Issuer"),
+        (&["--cert-manager=A_B"], "certManager.issuerRef", "Issuer"),
     ] {
         let said = refused(words);
         assert!(said.contains(field) && said.contains(remedy), "{words:?}: {said}");
@@ -207,6 +209,27 @@ fn flags_win_over_the_file_and_the_file_over_the_defaults() {
         rendered(&[]),
         rendered(&["--replicas=2", "--port=8443", "--platform=generic", "--names=sluice"])
     );
+}
+
+#[test]
+fn issuer_monitoring_and_platform_are_flags_too() {
+    let options = |words: &[&str]| args(words).install_options().unwrap();
+    let issuer = |words: &[&str]| options(words).cert_manager.map(|issuer| (issuer.kind, issuer.name));
+    let named = |kind: &str| Some((kind.to_owned(), "pki".to_owned()));
+    assert_eq!(issuer(&["--cert-manager=pki"]), named("Issuer"));
+    assert_eq!(issuer(&["--cert-manager=ClusterIssuer/pki"]), named("ClusterIssuer"));
+    assert_eq!(issuer(&[]), None);
+    assert_eq!(options(&["--cert-manager=pki"]).cert_manager.unwrap().group, "cert-manager.io");
+
+    let monitored = rendered(&["--monitoring"]);
+    for kind in ["ServiceMonitor", "PrometheusRule"] {
+        assert!(kinds(&monitored).contains(&kind) && !kinds(&rendered(&[])).contains(&kind), "{kind}");
+    }
+
+    assert_eq!(options(&["--platform=aks"]).balancer_proofs, 20);
+    assert_eq!(options(&["--platform=aks", "--balancer-proofs=5"]).balancer_proofs, 5);
+    let same = [rendered(&["--platform=aks"]), rendered(&["--balancer-proofs=20"])];
+    assert_eq!(same[0], same[1], "all else is as anywhere");
 }
 
 #[test]

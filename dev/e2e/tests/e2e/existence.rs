@@ -16,7 +16,7 @@ use sluice_manifests::Installation as InstalledBy;
 use sluice_manifests::uninstall::{goes_with_aaq, inventory};
 use sluice_testbed::{Bed, BedOptions, wait};
 
-use crate::context::{SOON, idle_bed};
+use crate::context::{SOON, idle_bed, kubectl};
 use crate::operator_cr::{installed, until_condition, until_told};
 use crate::team::Team;
 
@@ -84,6 +84,23 @@ async fn reasons(client: &Client, name: &str) -> Vec<String> {
     .collect()
 }
 
+/// Waits until a table of `kubectl` says how the installation is.
+async fn until_shown(bed: &Bed) {
+    let expected = [
+        ["NAME", "AGE", "PHASE", "AVAILABLE", "GATE", "VMS"],
+        ["aaq", "", "Deployed", "True", "GatedBy", "DedicatedVirtualResources"],
+    ];
+    let shown = || async {
+        let table = kubectl(bed, &["get", "aaq"]).await;
+        let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        let is_row = |(row, expected): (&Vec<&str>, &[&str; 6])| {
+            row.len() == expected.len() && row.iter().zip(expected).all(|(is, wanted)| is.starts_with(wanted))
+        };
+        (rows.len() == 2 && rows.iter().zip(&expected).all(is_row)).then_some(table)
+    };
+    println!("{}", wait::eventually(SOON, shown, "the columns of the AAQ").await.unwrap());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_makes_an_aaq_and_yields_to_a_users() {
     let bed = Bed::start(BedOptions::default()).await.unwrap();
@@ -92,6 +109,7 @@ async fn the_operator_makes_an_aaq_and_yields_to_a_users() {
     until_made(&client).await;
     until_condition(&bed, "aaq/aaq", "Available").await;
     until_told(&client, &path("aaq"), "Deployed", (names::AVAILABLE, "True", "DeployCompleted")).await;
+    until_shown(&bed).await;
     let said = || async {
         let mut reasons = reasons(&client, "aaq").await;
         reasons.retain(|reason| reason == "DeployCompleted");

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{JSON, MERGE, call, get};
+use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, call, get};
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::SOON;
@@ -17,8 +17,11 @@ use crate::operator_cr::{
     writes_since,
 };
 
-/// So long nothing is written.
-const QUIET: Duration = Duration::from_secs(120);
+/// So many seconds nothing is written, two minutes if nothing is said: `make soak` says ten.
+const QUIET: &str = "SLUICE_QUIET_SECONDS";
+/// The most that the operator takes in that time, in KiB.
+const MEMORY: u64 = 32 * 1024;
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 /// So long another client insists, and how often it looks.
 const FIGHT: Duration = Duration::from_secs(40);
 const INSISTS: Duration = Duration::from_millis(200);
@@ -90,10 +93,79 @@ async fn drift_is_put_back() {
     }
 }
 
+/// What gates is back as soon as what runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_written_in_quiet_minutes() {
+async fn drift_of_what_gates_is_put_back() {
     let bed = Bed::start(BedOptions::default()).await.unwrap();
     let _running = installed(&bed).await;
+    let client = bed.admin().unwrap();
+    let hooks = [
+        format!("{ADMISSION}/mutatingwebhookconfigurations/{}", names::MUTATING_CONFIG),
+        format!("{ADMISSION}/validatingwebhookconfigurations/{}", names::VALIDATING_CONFIG),
+    ];
+    for hook in &hooks {
+        const BUNDLE: &str = "/webhooks/0/clientConfig/caBundle";
+        let bundle = get(&client, hook).await.unwrap().body.pointer(BUNDLE).cloned().unwrap();
+        for emptied in [json!({ "op": "remove", "path": BUNDLE }), replaced(BUNDLE, "b3RoZXI=")] {
+            let answer = call(&client, Method::PATCH, hook, JSON_PATCH, &json!([emptied])).await.unwrap();
+            assert!(answer.is_ok(), "{answer:?}");
+            until(&client, hook, DRIFT, "its bundle", |object| object.pointer(BUNDLE) == Some(&bundle)).await;
+        }
+    }
+    let policies = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+    let named = |name: &str| policies.map(|kind| format!("{ADMISSION}/{kind}/{name}"));
+    let policies = [named(names::GUARD_POLICY), named(names::GATED_POLICY)].concat();
+    for object in policies.iter().chain(&hooks) {
+        made_again(&client, object).await;
+    }
+}
+
+fn replaced(path: &str, value: &str) -> Value {
+    json!({ "op": "replace", "path": path, "value": value })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admission_object_names_its_writer_and_is_left_to_a_newer_one() {
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    let _running = installed(&bed).await;
+    let client = bed.admin().unwrap();
+    created(&client, AAQS, "AAQ", names::AAQ_NAME).await;
+    until_condition(&bed, "aaq/aaq", "Available").await;
+    let policy = format!("{ADMISSION}/validatingadmissionpolicies/{}", names::GUARD_POLICY);
+    let writer = |object: &Value| object["metadata"]["annotations"][names::WRITER_VERSION_ANNOTATION].clone();
+    let own = env!("CARGO_PKG_VERSION");
+    until(&client, &policy, SOON, "names its writer", |object| writer(object) == own).await;
+
+    let newer = |version: Value| json!({ "metadata": { "annotations": { names::WRITER_VERSION_ANNOTATION: version } } });
+    let mut change = newer(json!("99.0.0"));
+    change["spec"] = json!({ "failurePolicy": "Ignore" });
+    patch(&client, &policy, &change).await;
+    let aaq = format!("{AAQS}/{}", names::AAQ_NAME);
+    until_told(&client, &aaq, "Deployed", (names::DEGRADED, "True", "LeftToNewerVersion")).await;
+    // What is said was planned with this object in sight.
+    let left = get(&client, &policy).await.unwrap().body;
+    assert_eq!((&left["spec"]["failurePolicy"], writer(&left)), (&json!("Ignore"), json!("99.0.0")));
+    let said = get(&client, &aaq).await.unwrap().body["status"]["conditions"].to_string();
+    assert!(said.contains(&format!("ValidatingAdmissionPolicy {} of 99.0.0", names::GUARD_POLICY)), "{said}");
+
+    patch(&client, &policy, &newer(Value::Null)).await;
+    let is_back = |object: &Value| object["spec"]["failurePolicy"] == "Fail" && writer(object) == own;
+    until(&client, &policy, DRIFT, "put back", is_back).await;
+    until_told(&client, &aaq, "Deployed", (names::DEGRADED, "False", "DeployCompleted")).await;
+}
+
+/// The most memory that a process had at a time, in KiB.
+fn most_memory(pid: impl std::fmt::Display) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_written_in_quiet_minutes() {
+    let quiet = std::env::var(QUIET).map_or(120, |seconds| seconds.parse().unwrap());
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    let running = installed(&bed).await;
     let client = bed.admin().unwrap();
     created(&client, AAQS, "AAQ", names::AAQ_NAME).await;
     until_condition(&bed, "aaq/aaq", "Available").await;
@@ -102,8 +174,11 @@ async fn nothing_is_written_in_quiet_minutes() {
     // The controller says it, when it has asked each API server who gates.
     until_condition(&bed, "aaq/aaq", "Gating").await;
     let from = Timestamp::now();
-    tokio::time::sleep(QUIET).await;
+    tokio::time::sleep(Duration::from_secs(quiet)).await;
     assert_eq!(writes_since(&bed, from).await, Vec::<String>::new());
+    let most = most_memory(running.installation.operator().unwrap().pid());
+    println!("nothing is written in {quiet} s; the operator took {most} KiB at most");
+    assert!(most <= MEMORY, "{most} KiB");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::audit::AuditEventExt as _;
-use sluice_e2e::call::{APPLY, MERGE, Response, call, get};
+use sluice_e2e::call::{APPLY, JSON, MERGE, Response, call, get};
 use sluice_e2e::wire::Wire;
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, wait};
@@ -125,6 +125,35 @@ async fn the_deployments_follow_the_aaq_and_nothing_is_written_when_nothing_diff
     let quiet_from = Timestamp::now();
     tokio::time::sleep(QUIET).await;
     assert_eq!(writes_since(&bed, quiet_from).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_mtq_asks_holds_without_an_aaq_of_a_user() {
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    let _running = installed(&bed).await;
+    let client = bed.admin().unwrap();
+    created(&client, MTQS, "MTQ", "mtq").await;
+    until_condition(&bed, "mtq/mtq", "Available").await;
+    let mtq = format!("{MTQS}/mtq");
+    let tolerated = json!([{ "key": "CriticalAddonsOnly", "operator": "Exists" }]);
+    let infra = json!({ "nodeSelector": { SIMULATED: "true" }, "tolerations": tolerated });
+    patch(&client, &mtq, &json!({ "spec": { "infra": infra } })).await;
+    for name in [names::CONTROLLER, names::WEBHOOK] {
+        until_pods(&bed, name, SOON, "what the MTQ asks", |pod| {
+            pod["nodeSelector"] == infra["nodeSelector"] && pod["tolerations"] == infra["tolerations"]
+        })
+        .await;
+    }
+    until_told(&client, &mtq, "Deployed", (names::FIELDS_NOT_IN_FORCE, "False", "AllInForce")).await;
+
+    // Nothing waits for its deletion, and the options hold again.
+    let answer = call(&client, Method::DELETE, &mtq, JSON, &json!({})).await.unwrap();
+    assert!(answer.is_ok(), "{answer:?}");
+    assert_eq!(get(&client, &mtq).await.unwrap().code, 404, "it has no finalizer");
+    for name in [names::CONTROLLER, names::WEBHOOK] {
+        let is_shipped = |pod: &Value| pod["nodeSelector"].is_null() && pod["tolerations"].is_null();
+        until_pods(&bed, name, SOON, "what is shipped", is_shipped).await;
+    }
 }
 
 /// The profile holds within this time.

@@ -59,7 +59,7 @@ webhook:
 installation: always
 # policy, or webhook: the webhook alone gates pods, as it does before Kubernetes 1.36.
 gating: policy
-# Namespaces whose pods are never gated, in place of the default that `sluice operator --help` shows.
+# Namespaces whose pods are never gated, in place of the default that `sluice controller --help` shows.
 exemptNamespaces: null
 # ServiceAccounts (namespace:name) whose pods may name their node, in place of CDI's.
 platformAccounts: null
@@ -120,9 +120,15 @@ const CHECK: &str = "\
 ";
 
 const NOTES: &str = "\
+{{- if eq .Values.installation \"cr\" }}
+Sluice {{ .Chart.AppVersion }} is in namespace {{ .Release.Namespace }}. An AAQ installs what gates pods, such as that of
+deploy/aaq-cr.yaml. Then wait for it:
+{{- else }}
 Sluice {{ .Chart.AppVersion }} is in namespace {{ .Release.Namespace }}. Its operator now puts in force what gates pods:
+{{- end }}
 
-  kubectl --namespace {{ .Release.Namespace }} rollout status deployment
+  kubectl wait --for=create --timeout=2m aaq/aaq
+  kubectl wait --for=condition=Available --timeout=5m aaq/aaq
 
 Pods are gated in namespaces with the label application-aware-quota/enable-gating, or those that an AAQ selects:
 

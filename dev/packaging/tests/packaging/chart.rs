@@ -106,6 +106,11 @@ fn lint_finds_nothing_and_the_notes_say_what_to_do() {
     let chart = deploy.path().join("helm/sluice");
     packaging(&["helm-lint", text(&chart)]).unwrap();
     let notes = packaging(&["helm-notes", text(&chart), "sluice", NAMESPACE, "1.36"]).unwrap();
-    assert!(notes.contains("kubectl --namespace quota-system rollout status deployment"), "{notes}");
+    assert!(notes.contains("kubectl wait --for=condition=Available --timeout=5m aaq/aaq"), "{notes}");
     assert!(!notes.contains("privileged") && !notes.contains("{{"), "{notes}");
+    let (who_installs, given) = ("deploy/aaq-cr.yaml", deploy.path().join("values.yaml"));
+    assert!(!notes.contains(who_installs), "{notes}");
+    write(&given, "installation: cr");
+    let notes = packaging(&["helm-notes", text(&chart), "sluice", NAMESPACE, "1.36", text(&given)]).unwrap();
+    assert!(notes.contains(who_installs), "{notes}");
 }

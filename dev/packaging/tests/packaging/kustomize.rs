@@ -53,6 +53,24 @@ labels:
     assert_same(overlay(deploy.path(), kustomization), labelled.collect(), "overlay");
 }
 
+/// The operator ends with a sentence when it runs under another account than `sluice-operator`, and a prefix of names is
+/// seen by that: it changes the account, and leaves the names in the rights as they are.
+#[test]
+fn a_prefix_of_names_changes_the_account_by_which_the_operator_refuses_it() {
+    let deploy = deploy();
+    for (change, account) in
+        [("namePrefix: team-", "team-sluice-operator"), ("nameSuffix: -a", "sluice-operator-a")]
+    {
+        let built = overlay(deploy.path(), &format!("resources: [../kustomize/operator]\n{change}\n"));
+        let operator = built.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        let pod = &operator["spec"]["template"]["spec"];
+        assert_eq!(pod["serviceAccountName"], account);
+        let environment = pod["containers"][0]["env"].as_array().unwrap();
+        let name = environment.iter().find(|variable| variable["name"] == "POD_NAME").unwrap();
+        assert_eq!(name["valueFrom"]["fieldRef"]["fieldPath"], "metadata.name", "it knows its pod");
+    }
+}
+
 /// The options that components add are files of their own: the same as one file that says all of it.
 fn assert_options(built: &mut [Value], expected: &mut [Value]) {
     let data = |objects: &mut [Value]| -> Value {

@@ -1,5 +1,6 @@
 //! The tests that `docs/conformance.md` names exist, and it has a row for each of upstream's specs.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
@@ -10,6 +11,8 @@ const PAGE: &str = "docs/conformance.md";
 const SUITES: &str = "dev/e2e/tests/e2e";
 /// How many specs upstream's suite has.
 const SPECS: usize = 60;
+/// Those of managed-tenant-quota's operator.
+const OF_MTQ: RangeInclusive<usize> = 26..=36;
 
 /// Reports every test that is named and not there.
 ///
@@ -20,6 +23,8 @@ pub(super) fn check() -> anyhow::Result<()> {
         std::fs::read_to_string(root().join(PAGE)).with_context(|| format!("could not read {PAGE}"))?;
     let numbers: Vec<usize> = page.lines().filter_map(number).collect();
     ensure!(numbers.iter().copied().eq(1..=SPECS), "{PAGE} has not one row for each of {SPECS} specs");
+    let of_mtq: Vec<usize> = page.lines().filter_map(number_of_mtq).collect();
+    ensure!(of_mtq.iter().copied().eq(OF_MTQ), "{PAGE} has not one row for each of F{OF_MTQ:?}");
     let suites = root().join(SUITES);
     let mut missing = 0;
     for test in tests(&page).filter(|test| !exists(&suites, test)) {
@@ -33,6 +38,11 @@ pub(super) fn check() -> anyhow::Result<()> {
 /// The number of a row's spec.
 fn number(line: &str) -> Option<usize> {
     line.strip_prefix("| ")?.split(' ').next()?.parse().ok()
+}
+
+/// The number of a row's spec of managed-tenant-quota.
+fn number_of_mtq(line: &str) -> Option<usize> {
+    line.strip_prefix("| F")?.split(' ').next()?.parse().ok()
 }
 
 /// What is written as code and is a path of modules.
@@ -55,7 +65,7 @@ fn has_test(source: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_test, number, tests};
+    use super::{has_test, number, number_of_mtq, tests};
 
     #[test]
     fn tests_are_what_is_written_as_a_path() {
@@ -69,6 +79,8 @@ mod tests {
         for line in ["| | upstream's spec | test |", "|---|---|---|", "12 tests", ""] {
             assert_eq!(number(line), None, "{line}");
         }
+        assert_eq!((number("| F26 | a | b |"), number_of_mtq("| F26 | a | b |")), (None, Some(26)));
+        assert_eq!(number_of_mtq("| 26 | a | b |"), None);
     }
 
     #[test]

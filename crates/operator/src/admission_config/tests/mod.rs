@@ -29,6 +29,7 @@ mod leaving;
 mod owners;
 mod paths;
 mod policies;
+mod versions;
 
 #[test]
 fn an_object_that_is_written_again_and_again_is_named_until_it_was_calm() {
@@ -61,10 +62,20 @@ fn role() -> OwnerReference {
     }
 }
 
+/// The version of this operator.
+const OWN: &str = env!("CARGO_PKG_VERSION");
+
 /// Of an object that belongs to it.
 fn identity(version: &str) -> Identity {
     let (resource_version, uid, owners) = (version.to_owned(), "object".to_owned(), vec![role()]);
-    Identity { resource_version, uid, owners, is_labelled: true, last_written_by: None }
+    Identity {
+        resource_version,
+        uid,
+        owners,
+        is_labelled: true,
+        writer: Some(OWN.to_owned()),
+        last_written_by: None,
+    }
 }
 
 fn configuration(version: &str, object: Value) -> Option<Option<Configuration>> {

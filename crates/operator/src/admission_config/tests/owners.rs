@@ -43,6 +43,8 @@ fn adopt(world: &mut World, steps: &[Step]) {
         let Step::Own { kind, body, .. } = step else { panic!("{step:?}") };
         let is = identity(world, *kind);
         assert_eq!(body["metadata"]["uid"], json!(is.uid), "a precondition");
+        let writer = body["metadata"]["annotations"]["quota.sluice.dev/writer-version"].as_str();
+        is.writer = writer.map(str::to_owned);
         is.is_labelled = body["metadata"]["labels"]["app.kubernetes.io/part-of"] == "sluice";
         for reference in body["metadata"]["ownerReferences"].as_array().expect("a list") {
             is.owners.retain(|owner| json!(owner.uid) != reference["uid"]);
@@ -132,7 +134,7 @@ fn without_an_owner_nothing_is_created_and_what_exists_is_kept_right() {
         (Owner::Unknown, None),
     ] {
         let mut world = without_owner(owner);
-        let Plan { steps, withheld } = plan(&world, &InstallOptions::default());
+        let Plan { steps, withheld, .. } = plan(&world, &InstallOptions::default());
         assert_eq!(steps.iter().map(|step| operations(step).0).collect::<Vec<_>>(), [Kind::Validating]);
         assert_eq!(withheld.is_some(), why.is_some());
         if let (Some(withheld), Some(why)) = (withheld, why) {
@@ -144,7 +146,7 @@ fn without_an_owner_nothing_is_created_and_what_exists_is_kept_right() {
         assert_eq!(planned(&world), []);
         // Once it is there they are created.
         world.owner = Owner::Known(role());
-        let Plan { steps, withheld } = plan(&world, &InstallOptions::default());
+        let Plan { steps, withheld, .. } = plan(&world, &InstallOptions::default());
         assert_eq!((steps.len(), withheld), (2, None));
         assert!(steps.iter().all(|step| matches!(step, Step::Create { .. })), "{steps:?}");
     }

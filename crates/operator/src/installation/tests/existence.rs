@@ -49,7 +49,7 @@ pub(super) fn there(mode: Installation, aaqs: &[(&str, &str)]) -> World {
 }
 
 fn settings() -> InstallationSettings {
-    InstallationSettings::new(options(), false, Some(VERSION.own))
+    InstallationSettings::new(options(), Some(VERSION.own))
 }
 
 /// What is done, in short.

@@ -16,7 +16,7 @@ use super::super::status;
 use super::{aaq, asking, deployment, mtq, options, world};
 
 fn settings(version: &str) -> InstallationSettings {
-    InstallationSettings::new(options(), false, Some(version))
+    InstallationSettings::new(options(), Some(version))
 }
 
 fn plan(world: &World, troubles: &Troubles, version: &str, now: Timestamp) -> Vec<Write> {
@@ -250,6 +250,7 @@ fn what_could_not_be_written_or_is_contested_is_said() {
     it.ready(names::WEBHOOK, 1);
     let said = |what: &str| vec![format!("{what} a"), format!("{what} b")];
     it.troubles = Troubles {
+        too_old: said("too old"),
         withheld: said("withheld"),
         refused: said("refused"),
         left: said("left"),
@@ -264,6 +265,8 @@ fn what_could_not_be_written_or_is_contested_is_said() {
         told.push(words.join(" ").trim_end().to_owned());
     };
     tell(&mut it);
+    it.troubles.too_old.clear();
+    tell(&mut it);
     it.troubles.withheld.clear();
     tell(&mut it);
     it.troubles.refused.clear();
@@ -275,6 +278,7 @@ fn what_could_not_be_written_or_is_contested_is_said() {
     it.ready(names::WEBHOOK, 2);
     tell(&mut it);
     insta::assert_snapshot!(told.join("\n"), @"
+    True SchemaTooOld too old a; too old b
     True ObjectsNotCreated withheld a; withheld b
     True ObjectsNotWritten refused a; refused b
     True LeftToNewerVersion left a; left b

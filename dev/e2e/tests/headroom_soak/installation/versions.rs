@@ -159,7 +159,7 @@ async fn write_as_before(client: &Client) {
     for name in POLICIES {
         let written = || async {
             let mut live = get(client, &policy(name)).await.ok()?.body;
-            live["metadata"]["annotations"][names::WRITER_VERSION_ANNOTATION] = json!("1.0.0");
+            live["metadata"]["annotations"][names::WRITER_VERSION_ANNOTATION] = json!("0.0.1");
             for validation in live["spec"]["validations"].as_array_mut()? {
                 if let Some(said) = validation["message"].as_str().map(|said| format!("{said}{BEFORE}")) {
                     validation["message"] = json!(said);
@@ -176,7 +176,9 @@ async fn until_of_this_version(client: &Client) {
     let replaced = || async {
         for name in POLICIES {
             let live = get(client, &policy(name)).await.ok()?.body;
-            (!live["spec"].to_string().contains(BEFORE)).then_some(())?;
+            let writer = &live["metadata"]["annotations"][names::WRITER_VERSION_ANNOTATION];
+            let is_ours = !live["spec"].to_string().contains(BEFORE) && writer != "0.0.1";
+            is_ours.then_some(())?;
         }
         Some(())
     };
