@@ -10,8 +10,8 @@
 use serde_json::Value;
 use sluice_manifests::{Gating, InstallOptions, rancher_objects, render};
 
-/// A list or map with at most so many items is short: a loop over it takes less than a millisecond.
-const SHORT: usize = 256;
+/// A list or map with at most so many items is short: a loop over it takes milliseconds.
+const SHORT: usize = 1000;
 const MACROS: [&str; 7] = ["all", "exists", "exists_one", "filter", "map", "existsOne", "transformList"];
 
 #[derive(Debug)]
