@@ -17,10 +17,10 @@ use crate::operator_cr::{
     writes_since,
 };
 
-/// So many seconds nothing is written, two minutes if nothing is said: `make soak` says ten.
+/// Seconds without a write, two minutes if nothing is said: `make soak` says ten.
 const QUIET: &str = "SLUICE_QUIET_SECONDS";
-/// The most that the operator may have of its own after that time, in KiB: without pages of the program's file, of which a
-/// test build has many more than what is shipped.
+/// The most that the operator may have of its own after that time, in KiB. Pages of the program's file are left out: a test
+/// build has many more than what is shipped.
 const MEMORY: u64 = 32 * 1024;
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 /// So long another client insists, and how often it looks.
