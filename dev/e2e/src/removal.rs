@@ -40,7 +40,7 @@ pub const OURS: [&str; 15] = [
     "/api/v1/resourcequotas",
 ];
 
-/// Further kinds of which nothing is left. Others write in their objects too, as the controllers of Kubernetes do.
+/// Further kinds with no object left. Others write in their objects too, as the controllers of Kubernetes do.
 const FURTHER: [&str; 6] = [
     "/apis/apps/v1/deployments",
     "/apis/policy/v1/poddisruptionbudgets",
@@ -49,7 +49,7 @@ const FURTHER: [&str; 6] = [
     "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
     "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
 ];
-/// Of these nothing at all is left: they have no label.
+/// No object at all is left here: charges have no label.
 const CHARGES: &str = "/apis/quota.sluice.dev/v1alpha1/clusterquotacharges";
 
 /// The command, with its report as JSON.

@@ -1,5 +1,5 @@
-//! What Helm and kustomize make of `deploy/` is taken, whatever is chosen, by an API server that refuses each field that it
-//! does not know.
+//! What Helm and kustomize make of `deploy/`, with each set of values and each component, is taken by an API server that
+//! refuses every field that it does not know.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -21,7 +21,7 @@ use sluice_testbed::{Bed, wait};
 use crate::context::{SOON, gates, idle_bed, shared, used_of};
 use crate::team::Team;
 
-/// So many pods go without any process of Sluice, 200 if nothing is said.
+/// Number of pods that go without any process of Sluice, 200 if nothing is said.
 const PODS: &str = "SLUICE_PAUSED_PODS";
 
 /// Runs the command to its end.

@@ -121,8 +121,8 @@ const CHECK: &str = "\
 
 const NOTES: &str = "\
 {{- if eq .Values.installation \"cr\" }}
-Sluice {{ .Chart.AppVersion }} is in namespace {{ .Release.Namespace }}. An AAQ installs what gates pods, such as that of
-deploy/aaq-cr.yaml. Then wait for it:
+Sluice {{ .Chart.AppVersion }} is in namespace {{ .Release.Namespace }}. An AAQ installs what gates pods, such as the one
+in deploy/aaq-cr.yaml. Then wait for it:
 {{- else }}
 Sluice {{ .Chart.AppVersion }} is in namespace {{ .Release.Namespace }}. Its operator now puts in force what gates pods:
 {{- end }}

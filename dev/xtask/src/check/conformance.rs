@@ -11,7 +11,7 @@ const PAGE: &str = "docs/conformance.md";
 const SUITES: &str = "dev/e2e/tests/e2e";
 /// How many specs upstream's suite has.
 const SPECS: usize = 60;
-/// Those of managed-tenant-quota's operator.
+/// Specs of managed-tenant-quota's operator.
 const OF_MTQ: RangeInclusive<usize> = 26..=36;
 
 /// Reports every test that is named and not there.
