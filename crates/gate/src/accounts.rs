@@ -54,6 +54,7 @@ use parts::quota_sets::QuotaSets;
 use parts::reclassification::Reclassification;
 use parts::repricing::Repricing;
 use parts::sent::Sent;
+use parts::unevaluated::Unevaluated;
 
 /// The claims of pods' stages and of admitted updates, which the queue's ledgers sum up, and what they rest on.
 #[derive(Debug, Default)]
@@ -62,6 +63,7 @@ pub struct Accounts {
     /// Another process is to lead.
     is_resigning: bool,
     evaluations: Evaluations,
+    unevaluated: Unevaluated,
     stages: PodStages,
     quota_sets: QuotaSets,
     admissions: Admissions,
@@ -189,6 +191,7 @@ impl Accounts {
 
     fn end_claim(&mut self, id: PodId, record: &PodRecord) {
         self.pauses.leave(record);
+        self.evaluations.note_moved(id);
         if let Some(quotas) = self.stages.end_claim(id, record) {
             self.orders.restate_all(&quotas);
         }
@@ -196,6 +199,7 @@ impl Accounts {
 
     fn revert_claim(&mut self, id: PodId, record: &PodRecord) {
         self.pauses.leave(record);
+        self.evaluations.note_moved(id);
         if let Some(quotas) = self.stages.revert_claim(id, record) {
             self.orders.restate_all(&quotas);
         }

@@ -148,6 +148,7 @@ impl State {
         self.pass_time(now);
         self.accounts.go_on_reclassifying(&self.cluster, now);
         self.accounts.go_on_appraising(&self.cluster, now);
+        self.accounts.count_unevaluated(&self.cluster);
         self.carry_out();
         if self.to_lead {
             self.lead(now);

@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::cluster::machines::Owner;
 use crate::config::Moment;
 use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, Price};
-use crate::orders::News;
+use crate::orders::{News, Order};
 use crate::stage::{Stage, Stuck};
 
 impl Accounts {
@@ -234,6 +234,36 @@ impl Accounts {
         for namespace in self.evaluations.take_ended() {
             self.reclassification.wake(namespace);
         }
+    }
+
+    /// Finds which quotas count pods that run without an answer.
+    pub fn count_unevaluated(&mut self, cluster: &Cluster) {
+        for id in self.evaluations.take_moved() {
+            let counted = match self.stages.get(id) {
+                Stage::Counted { quotas, .. } if self.evaluations.is_overdue(id) => {
+                    cluster.full_name(id).map(|name| (Arc::clone(quotas), name.into()))
+                }
+                _ => None,
+            };
+            for quota in self.unevaluated.set(id, counted) {
+                self.orders.give(Order::Restate(quota));
+                self.stages.queue_mut().note_change(quota);
+            }
+        }
+    }
+
+    /// What the condition `Evaluated` of a quota says; `None`: there is an answer about each pod.
+    pub fn unevaluated_told(&self, cluster: &Cluster, id: QuotaId) -> Option<String> {
+        let (pods, first) = self.unevaluated.of(id)?;
+        let is_of_cluster = cluster.quotas.get(id)?.cluster().is_some();
+        let first = first.split_once('/').filter(|_| !is_of_cluster).map_or(first, |(_, name)| name);
+        let pods = match pods {
+            1 => format!("1 pod that runs ({first}) has"),
+            _ => format!("{pods} pods that run ({first} is one) have"),
+        };
+        Some(format!(
+            "{pods} no answer of evaluators: charged is what was answered last, or else what Kubernetes counts"
+        ))
     }
 
     /// Whether pods that take of the quota have no answer: what is recorded of them is not known.

@@ -13,3 +13,4 @@ pub mod quota_sets;
 pub mod reclassification;
 pub mod repricing;
 pub mod sent;
+pub mod unevaluated;

@@ -79,7 +79,7 @@ impl Story {
         assert_eq!(self.questions(now).len(), 0, "nothing else is asked");
     }
 
-    fn relabel(&mut self, pod: &str) {
+    pub(super) fn relabel(&mut self, pod: &str) {
         let key = super::server::key(super::server::Kind::Pod, NAMESPACE, pod);
         self.server.edit(&key, |pod| pod["metadata"]["labels"]["size"] = json!("large"));
     }

@@ -39,6 +39,7 @@ mod tell;
 mod told;
 mod trace;
 mod two_records;
+mod unevaluated;
 mod vms;
 mod world;
 mod writes;

@@ -52,6 +52,12 @@ struct Open {
     is_native: bool,
 }
 
+impl Open {
+    const fn is_overdue(&self) -> bool {
+        self.is_told && !self.is_waiting
+    }
+}
+
 /// What is to be charged of a pod by what evaluators say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evaluation<'e> {
@@ -96,6 +102,8 @@ pub struct Evaluations {
     unanswered: BTreeSet<(NamespaceId, PodId)>,
     /// Namespaces that have no pending pod any more.
     ended: Vec<NamespaceId>,
+    /// Pods of which may be to be told something else: they run without an answer, or do so no more.
+    moved: Vec<PodId>,
     /// Pods that have to be looked at, since another one went.
     looks: Vec<PodId>,
     /// Evaluators do not work since (milliseconds).
@@ -133,6 +141,8 @@ impl Evaluations {
             None => Default::default(),
         };
         let in_flight = std::mem::take(&mut self.in_flight);
+        let overdue = self.open.iter().filter(|(_, open)| open.is_overdue()).map(|(id, _)| *id);
+        let moved = self.moved.iter().copied().chain(overdue).collect();
         let ended = ended.into_iter().collect();
         *self = Self {
             config,
@@ -142,6 +152,7 @@ impl Evaluations {
             in_flight,
             ended,
             last_serial,
+            moved,
             broken_since_ms: self.broken_since_ms,
             ..Self::default()
         };
@@ -275,6 +286,22 @@ impl Evaluations {
     /// Whether what keeps the pod waiting is to be told.
     pub fn is_told(&self, id: PodId) -> bool {
         self.open.get(&id).is_some_and(|open| open.is_told)
+    }
+
+    /// Whether the pod runs and has had no answer for a while.
+    pub fn is_overdue(&self, id: PodId) -> bool {
+        self.open.get(&id).is_some_and(Open::is_overdue)
+    }
+
+    /// The pod claims something else than before.
+    pub fn note_moved(&mut self, id: PodId) {
+        if self.is_overdue(id) {
+            self.moved.push(id);
+        }
+    }
+
+    pub fn take_moved(&mut self) -> Vec<PodId> {
+        std::mem::take(&mut self.moved)
     }
 
     /// Whether pods that run in the namespace have to be answered before its sums are complete.

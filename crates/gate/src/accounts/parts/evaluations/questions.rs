@@ -55,6 +55,9 @@ impl Evaluations {
             has_expired: false,
             is_native: false,
         });
+        if open.is_told && open.is_waiting != is_waiting {
+            self.moved.push(id);
+        }
         open.is_waiting = is_waiting;
         if open.selected != selected {
             // A question that is in flight is about other evaluators.
@@ -98,6 +101,7 @@ impl Evaluations {
 
     /// The pod is not asked about, for now or any more.
     pub fn close(&mut self, id: PodId) {
+        self.note_moved(id);
         let Some(open) = self.open.remove(&id) else { return };
         self.later.cancel(&id);
         self.unanswered.remove(&(open.namespace, id));
@@ -215,6 +219,7 @@ impl Evaluations {
             if !open.is_told && open.since_ms + TOLD_MS <= now.mono_ms {
                 open.is_told = true;
                 told.push(id);
+                self.moved.push(id);
             }
             let (of, is_waiting) = ((open.namespace, open.selected), open.is_waiting);
             if !open.has_expired && open.since_ms + PAUSED_MS <= now.mono_ms {
