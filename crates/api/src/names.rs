@@ -64,6 +64,8 @@ pub const EVALUATORS: &str = "evaluators";
 pub const EVALUATOR: &str = "Evaluator";
 /// Type of a condition of [`crate::Evaluator`]: whether its rule is in force.
 pub const READY: &str = "Ready";
+/// Type of a condition of [`crate::Evaluator`]: whether its rule says of its examples what they say.
+pub const CONSISTENT: &str = "Consistent";
 /// Kind of [`crate::QuotaReview`].
 pub const QUOTA_REVIEW: &str = "QuotaReview";
 /// Resource name of [`crate::QuotaReview`].

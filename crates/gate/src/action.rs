@@ -7,7 +7,7 @@ use sluice_index::{ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, P
 pub use sluice_runtime::request::Answer;
 
 use super::admission::{Judgement, Ticket};
-use super::evaluators::{Evaluate, Failed, Price};
+use super::evaluators::{Evaluate, Failed, Said};
 use super::explain::HeldTold;
 
 /// Something to be done outside.
@@ -224,6 +224,6 @@ pub enum Outcome {
         /// Of the question.
         serial: u64,
         /// What is charged.
-        answer: Result<Price, Failed>,
+        answer: Result<Said, Failed>,
     },
 }

@@ -15,7 +15,7 @@ use crate::action::Release;
 use crate::cluster::Cluster;
 use crate::cluster::machines::Owner;
 use crate::config::Moment;
-use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, Price};
+use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, RuleFigures, Said};
 use crate::orders::{News, Order};
 use crate::stage::{Stage, Stuck};
 
@@ -53,6 +53,11 @@ impl Accounts {
     /// How many pods have no answer: those that wait for one, and those that run. `None`: there are no evaluators.
     pub fn without_answer(&self) -> Option<(usize, usize)> {
         self.evaluations.is_on().then(|| self.evaluations.without_answer())
+    }
+
+    /// How many pods each rule matches and holds.
+    pub fn rule_figures(&self) -> Vec<(Arc<str>, RuleFigures)> {
+        self.evaluations.rule_figures()
     }
 
     /// Whether the pod with this content is asked about.
@@ -93,7 +98,7 @@ impl Accounts {
             }
             return;
         }
-        self.evaluations.close(id);
+        self.evaluations.leave(id);
         if self.evaluations.is_read(id)
             && self.selected_of(cluster, id, &record) == 0
             && self.evaluations.unprice(id)
@@ -174,7 +179,7 @@ impl Accounts {
         cluster: &Cluster,
         (id, uid): (PodId, &Uid),
         (hash, serial): (u128, u64),
-        answer: Result<Price, Failed>,
+        answer: Result<Said, Failed>,
         now: Moment,
     ) {
         let answered = self.evaluations.answered(serial, hash, answer, now);
@@ -192,6 +197,7 @@ impl Accounts {
     }
 
     fn on_priced(&mut self, cluster: &Cluster, id: PodId, record: &PodRecord, now: Moment) {
+        self.shadow.note_moved(id);
         if cluster.machines.are_charged() && cluster.is_launcher(record) {
             let owner = cluster.claimed_owner(record);
             if let Some(owner) = owner {

@@ -32,6 +32,7 @@ mod resizes;
 mod rules;
 mod scrape;
 mod server;
+mod shadow;
 mod step;
 mod stories;
 mod team;
