@@ -13,7 +13,7 @@ use sluice_evaluators::{
 };
 use sluice_gate::{
     Again, AskEvaluators, AskShadows, EvaluatorQuestion, EvaluatorsConfig, Failed, Gate, MOST_EVALUATORS,
-    Opinion, Price, Said, Selection, ShadowConfig,
+    OnFailure, Opinion, Price, Said, Selection, ShadowConfig,
 };
 use sluice_index::EvaluatorWire;
 use sluice_runtime::health::Checks;
@@ -87,6 +87,12 @@ impl ActiveEvaluators {
     fn enforce(&self, rules: Vec<Arc<RuleEvaluator>>) {
         self.gate.evaluate_by(config_of(&self.sidecars, rules));
     }
+}
+
+/// What has only these rules asked, in the process itself; `None`: there are none.
+pub fn by_rules(rules: Vec<Arc<RuleEvaluator>>) -> Option<Arc<EvaluatorsConfig>> {
+    let evaluators = Arc::new(Evaluators::new(Vec::new()));
+    config_of(&Sidecars { evaluators, names: Vec::new(), on_failure: OnFailure::Hold }, rules)
 }
 
 fn config_of(sidecars: &Sidecars, rules: Vec<Arc<RuleEvaluator>>) -> Option<Arc<EvaluatorsConfig>> {

@@ -294,6 +294,40 @@ async fn a_rule_in_the_shadow_says_what_it_would_charge_and_charges_nothing() {
     assert_eq!(rules.0.get("licence").await.unwrap().status.unwrap().shadow, None);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_are_evaluated_by_who_asks_why_where_nothing_leads() {
+    let bed = idle_bed().await;
+    let running = Running::on(&bed, Setup::default()).await.unwrap();
+    let (rules, team) = (Rules::of(&bed), Team::plain(&bed, "why-rules").await);
+    let namespace = team.namespace.name.as_str();
+    team.quota("licences", &[(LICENCE, "2")]).await;
+    rules.write("licence", &licence()).await.unwrap();
+    rules.until_ready("licence", "True").await;
+    team.database("first", Some("1500m")).await;
+    team.until_released("first").await;
+    team.database("second", Some("1")).await;
+    team.until_told("second", "QuotaExceeded", "").await;
+    team.database("without", None).await;
+    team.until_told("without", "NotEvaluated", "held: ").await;
+    let ask = |pod: &'static str, flags: &'static [&'static str]| {
+        let bed = &bed;
+        async move {
+            let arguments = [&["why", "pod", pod, "-n", namespace, "-o", "json"][..], flags].concat();
+            let (text, _) = crate::why::said(bed, 3, &arguments).await;
+            serde_json::from_str::<Value>(&text).unwrap()
+        }
+    };
+    let of_leader = [ask("second", &[]).await, ask("without", &[]).await];
+    assert_eq!(of_leader[0]["source"], "leader");
+    running.controller.program.kill();
+    running.controller.program.wait().await;
+    for (pod, of_leader) in ["second", "without"].into_iter().zip(of_leader) {
+        let found = ask(pod, &["--recompute"]).await;
+        assert_eq!((&found["source"], &found["assumed"]), (&json!("recomputed"), &json!([])));
+        assert_eq!(found["explanations"], of_leader["explanations"]);
+    }
+}
+
 /// As `kubectl apply` does, which refuses fields that are not there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_examples_are_accepted_as_they_are() {
