@@ -73,8 +73,9 @@ pub struct ApplicationAwareResourceQuotaStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charges: Option<i64>,
     /// What is true of the quota: `PodsHeld` while pods wait for it, `UncountedKeys` while `spec.hard` has keys that
-    /// nothing enforces, `Enforced` with the status `False` while pods of the namespace are not gated, and, where KubeVirt
-    /// runs, `VirtualMachines` with the calculator by which they are counted as its reason.
+    /// nothing enforces, `Enforced` with the status `False` while pods of the namespace are not gated, `Evaluated` with the
+    /// status `False` while evaluators have no answer about pods that run, and, where KubeVirt runs, `VirtualMachines` with
+    /// the calculator by which they are counted as its reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -47,8 +47,9 @@ pub struct ClusterQuotaStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_since: Option<Time>,
     /// What is true of the quota: `PodsHeld` while pods wait for it, `UncountedKeys` while `spec.quota.hard` has keys that
-    /// nothing counts, `Enforced` with the status `False` while pods of selected namespaces are not gated, and, where
-    /// KubeVirt runs, `VirtualMachines` with the calculator by which they are counted as its reason. Mirrors have none.
+    /// nothing counts, `Enforced` with the status `False` while pods of selected namespaces are not gated, `Evaluated` with
+    /// the status `False` while evaluators have no answer about pods that run, and, where KubeVirt runs, `VirtualMachines`
+    /// with the calculator by which they are counted as its reason. Mirrors have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -31,6 +31,8 @@ use crate::rules;
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
+    printcolumn(name = "Matched", type_ = "integer", json_path = ".status.matched"),
+    printcolumn(name = "Held", type_ = "integer", json_path = ".status.held"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -66,6 +68,8 @@ pub enum EvaluatorMode {
     /// They are charged, and a pod without one is held.
     #[default]
     Enforce,
+    /// They are charged nowhere and hold no pod: `status.shadow` says what they would change.
+    Shadow,
     /// Nothing is evaluated.
     Off,
 }
@@ -121,15 +125,69 @@ pub struct EvaluatorExample {
     pub charge: BTreeMap<String, Quantity>,
 }
 
-/// `status`: whether the rule is in force.
+/// `status`: whether the rule is in force, and for how many pods.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvaluatorStatus {
     /// The generation that the rest speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What is true of the evaluator: `Ready`, whether its rule is in force.
+    /// How many pods the rule matches that quotas are about; absent while it is not evaluated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matched: Option<i64>,
+    /// How many pods are held because the rule has no answer about them; absent while it is not in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<i64>,
+    /// What enforcing the rule would change now; there while `spec.mode` is `Shadow`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<EvaluatorShadow>,
+    /// What is true of the evaluator: `Ready`, whether its rule is in force, and, where it has examples, `Consistent`,
+    /// whether its rule says of them what they say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+/// What enforcing a rule would change now.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct EvaluatorShadow {
+    /// How many pods that wait for quota would be held because the rule has no answer about them.
+    pub held: i64,
+    /// How much more all pods that run would be charged together, or less, by key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
+    pub total: Vec<EvaluatorShadowTotal>,
+    /// How many amounts of quotas would be others.
+    pub differences: i64,
+    /// The 16 of these that differ most, in parts of their limits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub largest: Vec<EvaluatorShadowAmount>,
+}
+
+/// What all pods that run would be charged more together, or less.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct EvaluatorShadowTotal {
+    /// A key of quotas.
+    pub key: String,
+    /// How much more; below 0: how much less.
+    pub change: Quantity,
+}
+
+/// An amount of a quota that would be another one.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct EvaluatorShadowAmount {
+    /// The namespace of the quota. Absent: it is a cluster quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The name of the quota.
+    pub quota: String,
+    /// The key.
+    pub key: String,
+    /// The limit.
+    pub hard: Quantity,
+    /// What is taken now.
+    pub used: Quantity,
+    /// What would be taken.
+    pub enforced: Quantity,
 }

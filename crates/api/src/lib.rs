@@ -52,8 +52,8 @@ pub use cluster_quota::{ClusterQuotaSelector, ClusterQuotaStatus, NamespaceAmoun
 pub use cluster_quota_charge::{ClusterQuotaCharge, ClusterQuotaChargeSpec, ClusterQuotaChargeStatus};
 pub use endpoint::{Condition, Endpoint, FORMER_ENTRIES, Rule, WebhookEntry};
 pub use evaluator::{
-    Evaluator, EvaluatorExample, EvaluatorFloor, EvaluatorMode, EvaluatorRule, EvaluatorSpec,
-    EvaluatorStatus, EvaluatorStrategy,
+    Evaluator, EvaluatorExample, EvaluatorFloor, EvaluatorMode, EvaluatorRule, EvaluatorShadow,
+    EvaluatorShadowAmount, EvaluatorShadowTotal, EvaluatorSpec, EvaluatorStatus, EvaluatorStrategy,
 };
 pub use finalizer::has_put_finalizer;
 pub use gate_probe::{GateProbe, GateProbeSpec, ProbeGate};

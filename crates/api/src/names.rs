@@ -64,6 +64,8 @@ pub const EVALUATORS: &str = "evaluators";
 pub const EVALUATOR: &str = "Evaluator";
 /// Type of a condition of [`crate::Evaluator`]: whether its rule is in force.
 pub const READY: &str = "Ready";
+/// Type of a condition of [`crate::Evaluator`]: whether its rule says of its examples what they say.
+pub const CONSISTENT: &str = "Consistent";
 /// Kind of [`crate::QuotaReview`].
 pub const QUOTA_REVIEW: &str = "QuotaReview";
 /// Resource name of [`crate::QuotaReview`].
@@ -245,6 +247,8 @@ pub const NODES_GROUP: &str = "system:nodes";
 pub const UNCOUNTED_KEYS: &str = "UncountedKeys";
 /// Type of a quota's condition, there while pods wait for it.
 pub const PODS_HELD: &str = "PodsHeld";
+/// Type of a quota's condition, there (`False`) while evaluators have no answer about pods that run and that it counts.
+pub const EVALUATED: &str = "Evaluated";
 /// Type of a quota's condition, there (`False`) while pods that it is about are not gated, so that it does not limit them.
 pub const ENFORCED: &str = "Enforced";
 /// Type of a condition of quotas, where KubeVirt runs, and of the `AAQ`: its reason is the calculator by which virtual

@@ -165,7 +165,8 @@ impl ReleaseQueue {
         self.entries.get_mut(&quota).map(QuotaEntry::take_changed_shares).unwrap_or_default()
     }
 
-    fn note_change(&mut self, quota: QuotaId) {
+    /// There is something else to show of a quota, if it is a shared one.
+    pub fn note_change(&mut self, quota: QuotaId) {
         if self.shares(quota).is_some() {
             self.changed.insert(quota);
         }

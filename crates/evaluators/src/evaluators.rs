@@ -13,7 +13,10 @@ use crate::discovery::{self, Presence};
 use crate::dispatch::{Ask, Dispatch};
 use crate::judge::{Answered, label};
 use crate::state::Report;
-use crate::{Config, EvaluatorMetrics, EvaluatorState, Failure, NotEvaluated, Question, Verdict};
+use crate::{
+    Config, Evaluated, EvaluatorMetrics, EvaluatorState, Failure, NotEvaluated, Question, RuleEvaluator,
+    Verdict,
+};
 
 /// Questions on their way to an evaluator's turns.
 const ON_THE_WAY: usize = 64;
@@ -70,7 +73,7 @@ impl Evaluators {
     pub fn ask(
         &self,
         question: Question,
-    ) -> impl Future<Output = Result<Verdict, NotEvaluated>> + Send + use<> {
+    ) -> impl Future<Output = Result<Evaluated, NotEvaluated>> + Send + use<> {
         let (members, metrics) = (self.members.clone(), self.metrics.clone());
         let large_pods = Arc::clone(&self.large_pods);
         async move {
@@ -80,7 +83,7 @@ impl Evaluators {
             let of_rules = evaluate(&question, &metrics)?;
             drop(turn);
             if members.is_empty() {
-                return Ok(verdict(&question.native, &of_rules));
+                return Ok(of_rules.evaluated(&question.native, &[]));
             }
             let answers = join_all(members.iter().map(|member| member.ask(question.clone()))).await;
             let mut charges = Vec::new();
@@ -92,8 +95,7 @@ impl Evaluators {
                     Answered::Charge(charge) => charges.push((member.strategy, charge)),
                 }
             }
-            charges.extend(of_rules);
-            Ok(verdict(&question.native, &charges))
+            Ok(of_rules.evaluated(&question.native, &charges))
         }
     }
 
@@ -105,9 +107,21 @@ impl Evaluators {
 
     /// What the question's rules say, at once. `None`: others have to be asked too.
     #[must_use]
-    pub fn answer(&self, question: &Question) -> Option<Result<Verdict, NotEvaluated>> {
-        let charges = || Ok(verdict(&question.native, &evaluate(question, &self.metrics)?));
-        self.is_immediate().then(charges)
+    pub fn answer(&self, question: &Question) -> Option<Result<Evaluated, NotEvaluated>> {
+        let of_rules = || Ok(evaluate(question, &self.metrics)?.evaluated(&question.native, &[]));
+        self.is_immediate().then(of_rules)
+    }
+
+    /// What each of these rules says of a pod of which Kubernetes counts `counted`, at once. Nothing comes of it.
+    #[must_use]
+    pub fn try_rules<'r>(
+        &self,
+        rules: impl IntoIterator<Item = &'r RuleEvaluator>,
+        pod_json: &[u8],
+        counted: &Charge,
+    ) -> Vec<Result<Answered, Failure>> {
+        let pod = read(pod_json);
+        rules.into_iter().map(|rule| answer_of(rule, &pod, counted, &self.metrics)).collect()
     }
 
     /// The state of each evaluator, in the order of their configuration. Whoever holds pods asks again when one
@@ -124,37 +138,61 @@ impl Evaluators {
     }
 }
 
-fn verdict(native: &Charge, charges: &[(Strategy, Charge)]) -> Verdict {
-    let charges = charges.iter().map(|(strategy, charge)| (*strategy, charge));
-    combine(native, charges).map_or(Verdict::NoMatch, |charge| Verdict::Charge(charge.into()))
+/// What the rules charge that match the pod.
+#[derive(Default)]
+struct OfRules {
+    charges: Vec<(Strategy, Charge)>,
+    /// A bit for each of the question's rules.
+    matching: u16,
+}
+
+impl OfRules {
+    /// With what others charge, of a pod of which `native` is charged where none matches.
+    fn evaluated(&self, native: &Charge, others: &[(Strategy, Charge)]) -> Evaluated {
+        let charges = self.charges.iter().chain(others).map(|(strategy, charge)| (*strategy, charge));
+        let retains = charges.clone().any(|(strategy, _)| strategy == Strategy::Retain);
+        let verdict =
+            combine(native, charges).map_or(Verdict::NoMatch, |charge| Verdict::Charge(charge.into()));
+        Evaluated { verdict, rules: self.matching, retains }
+    }
 }
 
 /// What the rules charge that are about the pod.
-fn evaluate(
-    question: &Question,
-    metrics: &EvaluatorMetrics,
-) -> Result<Vec<(Strategy, Charge)>, NotEvaluated> {
+fn evaluate(question: &Question, metrics: &EvaluatorMetrics) -> Result<OfRules, NotEvaluated> {
+    let mut of_rules = OfRules::default();
     if question.rules.is_empty() {
-        return Ok(Vec::new());
+        return Ok(of_rules);
     }
     let pod = read(&question.pod_json);
-    let mut charges = Vec::new();
-    for rule in &*question.rules {
-        let begin = Instant::now();
-        let answer = match &pod {
-            Ok(pod) => rule.answer(pod, &question.counted),
-            Err(why) => Err(Failure::NoAnswer(why.as_str().into())),
-        };
-        metrics.request(rule.name(), label(&answer), Some(begin.elapsed()));
-        match answer {
+    for (place, rule) in (0..).zip(&*question.rules) {
+        match answer_of(rule, &pod, &question.counted, metrics) {
             Ok(Answered::NoMatch) => {}
-            Ok(Answered::Charge(charge)) => charges.push((rule.strategy(), charge)),
+            Ok(Answered::Charge(charge)) => {
+                of_rules.charges.push((rule.strategy(), charge));
+                of_rules.matching |= 1u16.checked_shl(place).unwrap_or(0);
+            }
             Err(failure) => {
                 return Err(NotEvaluated { evaluator: Arc::clone(rule.name()), failure, is_final: true });
             }
         }
     }
-    Ok(charges)
+    Ok(of_rules)
+}
+
+/// What the rule says of the pod, if that can be read.
+fn answer_of(
+    rule: &RuleEvaluator,
+    pod: &Result<Value, String>,
+    counted: &Charge,
+    metrics: &EvaluatorMetrics,
+) -> Result<Answered, Failure> {
+    let begin = Instant::now();
+    let answer = match pod {
+        Ok(pod) => rule.answer(pod, counted),
+        Err(why) => Err(Failure::NoAnswer(why.as_str().into())),
+    };
+    metrics.request(rule.name(), label(&answer), Some(begin.elapsed()));
+    answer
 }
 
 /// The pod, if there is not too much in it.

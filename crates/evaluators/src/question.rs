@@ -30,6 +30,17 @@ pub struct Question {
     pub rules: Arc<[Arc<RuleEvaluator>]>,
 }
 
+/// What evaluators say of a pod, and which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evaluated {
+    /// What it takes.
+    pub verdict: Verdict,
+    /// The rules that match it, a bit for each of [`Question::rules`].
+    pub rules: u16,
+    /// Whether what Kubernetes counts is in a charge, for one of them retains it.
+    pub retains: bool,
+}
+
 /// What evaluators say of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {

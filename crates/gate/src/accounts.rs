@@ -26,6 +26,7 @@ mod price;
 mod quotas;
 mod reclassification;
 mod releases;
+mod shadow;
 mod statuses;
 #[cfg(test)]
 mod testing;
@@ -54,6 +55,8 @@ use parts::quota_sets::QuotaSets;
 use parts::reclassification::Reclassification;
 use parts::repricing::Repricing;
 use parts::sent::Sent;
+use parts::shadow::Shadow;
+use parts::unevaluated::Unevaluated;
 
 /// The claims of pods' stages and of admitted updates, which the queue's ledgers sum up, and what they rest on.
 #[derive(Debug, Default)]
@@ -62,6 +65,8 @@ pub struct Accounts {
     /// Another process is to lead.
     is_resigning: bool,
     evaluations: Evaluations,
+    unevaluated: Unevaluated,
+    shadow: Shadow,
     stages: PodStages,
     quota_sets: QuotaSets,
     admissions: Admissions,
@@ -157,7 +162,7 @@ impl Accounts {
         let decides = self.leading && !self.is_resigning;
         let has_more = decides && self.queue().has_news();
         let asks = self.evaluations.has_next(cluster.config.evaluations_at_a_time);
-        if has_more || asks || !self.is_settled() {
+        if has_more || asks || self.shadow.has_moved() || !self.is_settled() {
             return Some(now.mono_ms);
         }
         let later = [
@@ -189,6 +194,8 @@ impl Accounts {
 
     fn end_claim(&mut self, id: PodId, record: &PodRecord) {
         self.pauses.leave(record);
+        self.evaluations.note_moved(id);
+        self.shadow.note_moved(id);
         if let Some(quotas) = self.stages.end_claim(id, record) {
             self.orders.restate_all(&quotas);
         }
@@ -196,6 +203,8 @@ impl Accounts {
 
     fn revert_claim(&mut self, id: PodId, record: &PodRecord) {
         self.pauses.leave(record);
+        self.evaluations.note_moved(id);
+        self.shadow.note_moved(id);
         if let Some(quotas) = self.stages.revert_claim(id, record) {
             self.orders.restate_all(&quotas);
         }

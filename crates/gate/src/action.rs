@@ -7,7 +7,7 @@ use sluice_index::{ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, P
 pub use sluice_runtime::request::Answer;
 
 use super::admission::{Judgement, Ticket};
-use super::evaluators::{Evaluate, Failed, Price};
+use super::evaluators::{Evaluate, Failed, Said};
 use super::explain::HeldTold;
 
 /// Something to be done outside.
@@ -107,6 +107,10 @@ pub struct Record {
     pub held_told: Option<HeldTold>,
     /// Since when pods wait, in seconds since the epoch; of use while some do.
     pub held_told_since: i64,
+    /// What is told of pods that run without an answer of evaluators; `None` without any.
+    pub unevaluated: Option<String>,
+    /// Since when there are some, in seconds since the epoch; of use while there are.
+    pub unevaluated_since: i64,
     /// `status.charges` with this charge included.
     pub charges: i64,
     /// Since when there are keys that nothing counts, in seconds since the epoch; of use while there are some.
@@ -220,6 +224,6 @@ pub enum Outcome {
         /// Of the question.
         serial: u64,
         /// What is charged.
-        answer: Result<Price, Failed>,
+        answer: Result<Said, Failed>,
     },
 }

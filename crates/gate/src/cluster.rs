@@ -95,6 +95,12 @@ impl Cluster {
         Some((id, self.pods.get(id)?.version))
     }
 
+    /// The name of the pod with that of its namespace.
+    pub fn full_name(&self, id: PodId) -> Option<String> {
+        let record = self.pods.get(id)?;
+        Some(format!("{}/{}", self.namespaces.get(record.namespace)?.name, record.name))
+    }
+
     /// The pod as requests name it.
     pub fn address(&self, id: PodId) -> Option<Release> {
         let record = self.pods.get(id)?;

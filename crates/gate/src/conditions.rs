@@ -46,6 +46,18 @@ pub(crate) fn not_enforced(told: &Unenforced, since_s: i64) -> Option<Condition>
     })
 }
 
+/// The condition about pods that run without an answer of evaluators, since this second of the epoch.
+pub(crate) fn unevaluated(message: &str, since_s: i64) -> Option<Condition> {
+    Some(Condition {
+        type_: names::EVALUATED.to_owned(),
+        status: "False".to_owned(),
+        reason: "NotEvaluated".to_owned(),
+        message: message.to_owned(),
+        last_transition_time: Time(Timestamp::from_second(since_s).ok()?),
+        observed_generation: None,
+    })
+}
+
 /// The condition that says how VMs are counted, with the status that it has since this second of the epoch.
 pub(crate) fn virtual_machines(calculator: Calculator, since_s: i64) -> Option<Condition> {
     Some(Condition {

@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::action::Outcome;
 use super::apply::Apply;
-use super::evaluators::{Again, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, Price, Priced};
+use super::evaluators::{
+    Again, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, Price, Priced, RuleFigures, Said,
+};
 use super::handle::Gate;
 use super::metrics::Work;
 use super::state::State;
@@ -34,12 +36,25 @@ impl Gate {
         self.news.notify_one();
     }
 
+    /// How many pods each rule in force matches and holds, by its name.
+    #[must_use]
+    pub fn rule_figures(&self) -> Vec<(Arc<str>, RuleFigures)> {
+        self.state().lock().rule_figures()
+    }
+
     /// Has pods listed and read again whenever others are to be asked, from this call on until `cancel`.
     pub fn list_for_evaluators(self, cancel: CancellationToken) -> impl Future<Output = ()> {
-        let mut evaluators = self.evaluators.subscribe();
+        let (mut evaluators, mut shadow) = (self.evaluators.subscribe(), self.shadow.subscribe());
         async move {
             let follow = async {
-                while evaluators.changed().await.is_ok() {
+                loop {
+                    let changed = tokio::select! {
+                        changed = evaluators.changed() => changed,
+                        changed = shadow.changed() => changed,
+                    };
+                    if changed.is_err() {
+                        return;
+                    }
                     self.watches.pods.list_again().await;
                 }
             };
@@ -49,10 +64,15 @@ impl Gate {
         }
     }
 
-    /// Waits until evaluators are to be asked: then pods have to come [with their JSON](Self::on_pods_with_text).
+    /// Waits until evaluators are to be asked, or rules are in the shadow: then pods have to come
+    /// [with their JSON](Self::on_pods_with_text).
     pub async fn asks_evaluators(&self) {
-        let mut evaluators = self.evaluators.subscribe();
-        if evaluators.wait_for(|(_, config)| config.is_some()).await.is_err() {
+        let (mut evaluators, mut shadow) = (self.evaluators.subscribe(), self.shadow.subscribe());
+        let ended = tokio::select! {
+            there = evaluators.wait_for(|(_, config)| config.is_some()) => there.is_err(),
+            there = shadow.wait_for(|(_, config)| config.is_some()) => there.is_err(),
+        };
+        if ended {
             std::future::pending::<()>().await;
         }
     }
@@ -67,7 +87,7 @@ impl Gate {
         Outcome::Evaluated { pod, uid, hash, serial, answer }
     }
 
-    async fn answer_about(&self, apply: &Apply, question: &Evaluate) -> Result<Price, Failed> {
+    async fn answer_about(&self, apply: &Apply, question: &Evaluate) -> Result<Said, Failed> {
         let kept = self.texts.lock().get(&question.uid, question.hash);
         let text = match kept {
             Some(text) => text,
@@ -124,7 +144,7 @@ impl Gate {
             counted,
             selected,
         };
-        timeout(JUDGED_IN, ask(&config, asked)).await.ok()?.ok().map(priced)
+        timeout(JUDGED_IN, ask(&config, asked)).await.ok()?.ok().map(|said| priced(said.price))
     }
 }
 
@@ -141,11 +161,11 @@ fn asked(question: &Evaluate, pod_json: Bytes) -> EvaluatorQuestion {
     }
 }
 
-async fn ask(config: &EvaluatorsConfig, question: EvaluatorQuestion) -> Result<Price, Failed> {
+async fn ask(config: &EvaluatorsConfig, question: EvaluatorQuestion) -> Result<Said, Failed> {
     let silent = || Err(failed("evaluators did not answer"));
     timeout(ANSWERED_IN, config.asker.ask(question)).await.unwrap_or_else(|_| silent())
 }
 
 fn failed(text: &str) -> Failed {
-    Failed { text: text.into(), again: Again::Later }
+    Failed { text: text.into(), by: 0, again: Again::Later }
 }

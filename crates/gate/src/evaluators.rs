@@ -10,6 +10,8 @@ use kube::core::{Selector, SelectorExt as _};
 use sluice_engine::{Charge, PodId, Uid};
 use sluice_index::{PodView, Version};
 
+use super::shadow::ShadowFigures;
+
 /// What becomes of pods about which no answer can be had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
@@ -86,6 +88,17 @@ impl EvaluatorsConfig {
     }
 }
 
+/// What the gate makes of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleFigures {
+    /// How many pods it matches.
+    pub matched: usize,
+    /// How many are held because it has no answer about them.
+    pub held: usize,
+    /// What enforcing it would change; `None`: it is enforced.
+    pub shadow: Option<ShadowFigures>,
+}
+
 /// What of a pod its answer depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
@@ -130,10 +143,10 @@ pub struct Evaluate {
 /// Who asks evaluators.
 pub trait AskEvaluators: Send + Sync {
     /// What the selected evaluators together charge for a pod. The answer comes within their deadline, or is a failure.
-    fn ask(&self, question: EvaluatorQuestion) -> BoxFuture<'static, Result<Price, Failed>>;
+    fn ask(&self, question: EvaluatorQuestion) -> BoxFuture<'static, Result<Said, Failed>>;
 
     /// The same at once, in microseconds, if [`Self::is_immediate`].
-    fn answer(&self, question: EvaluatorQuestion) -> Option<Result<Price, Failed>>;
+    fn answer(&self, question: EvaluatorQuestion) -> Option<Result<Said, Failed>>;
 
     /// Whether they are all in this process.
     fn is_immediate(&self) -> bool;
@@ -158,6 +171,23 @@ pub struct EvaluatorQuestion {
     pub counted: Arc<Charge>,
     /// See [`Evaluate::selected`].
     pub selected: u16,
+}
+
+/// What evaluators say of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// What is charged.
+    pub price: Price,
+    /// The rules that match the pod, a bit for each of the evaluators.
+    pub matched: u16,
+    /// What Kubernetes counts is in the price, for one of them retains it.
+    pub retains: bool,
+}
+
+impl From<Price> for Said {
+    fn from(price: Price) -> Self {
+        Self { price, matched: 0, retains: false }
+    }
 }
 
 /// What evaluators charge.
@@ -185,6 +215,8 @@ pub struct Priced {
 pub struct Failed {
     /// What is told of it. It is the same each time, so it names no duration and no number of attempts.
     pub text: Arc<str>,
+    /// The rule that has none, a bit for each of the evaluators.
+    pub by: u16,
     /// When the pod is asked about again.
     pub again: Again,
 }

@@ -1,19 +1,22 @@
 //! Feeds the gate: applies the events of its watches to the state, each while the state is locked.
 
+use std::sync::Arc;
+
 use sluice_api::names;
 use sluice_engine::ManagedStatus;
 use sluice_engine::vm::Calculator;
 use sluice_index::{
     AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, DeviceClassWire, Gates, Key, KubeVirtWire,
-    NamespaceWire, PodWire, VmiWire, VmimWire, Watched as _,
+    NamespaceWire, PodFacts, PodView, PodWire, VmiWire, VmimWire, Watched as _,
 };
 use sluice_runtime::watch::Event;
 
 use super::accounts::parts::pauses::Paused;
 use super::cluster::machines::KubeVirt;
-use super::evaluators::Content;
+use super::evaluators::{Content, EvaluatorsConfig};
 use super::handle::Gate;
 use super::metrics::Work;
+use super::shadow::SeenPod;
 use super::targeting::{report_released, targeting};
 
 /// Every replica is fed, leader or not. The events of one kind have to come in their order.
@@ -35,11 +38,28 @@ impl Gate {
     pub fn on_pods_with_text(&self, event: &Event<PodWire>, text: Option<&str>) {
         let (Event::InitApply(pod) | Event::Apply(pod)) = event else { return self.on_pods(event) };
         let (revision, config) = self.evaluators.borrow().clone();
-        let view = config.as_ref().zip(text).and_then(|(_, text)| self.view.view(text).ok());
-        let Some((config, view)) = config.zip(view) else { return self.on_pods(event) };
+        let is_read = config.is_some() || self.shadow.borrow().1.is_some();
+        let view = text.filter(|_| is_read).and_then(|text| self.view.view(text).ok());
+        let Some(view) = view else { return self.on_pods(event) };
         let facts = self.config.read().read(pod, self.now());
+        let seen = SeenPod::of(&facts);
+        match config {
+            Some(config) => self.see_content(facts, &view, (revision, &config)),
+            None => self.locked(Work::Watch, |state, now| state.apply_read_pod(facts, now)),
+        }
+        self.cast_shadow(&seen, &view);
+        self.news.notify_one();
+    }
+
+    /// A pod that evaluators may be asked about is as the view of it says.
+    fn see_content(
+        &self,
+        facts: PodFacts,
+        view: &PodView,
+        (revision, config): (u32, &Arc<EvaluatorsConfig>),
+    ) {
         let (uid, hash) = (facts.uid.clone(), view.hash);
-        let content = Content { hash, selected_by: config.selecting(&view), revision };
+        let content = Content { hash, selected_by: config.selecting(view), revision };
         let is_selected = content.selected_by != 0 && facts.gates != Gates::Foreign;
         let (namespace, name) = (facts.namespace.clone(), facts.name.clone());
         if is_selected && config.asker.is_immediate() {
@@ -49,12 +69,12 @@ impl Gate {
                 state.ask_at_once(&namespace, &name, &uid, hash)
             });
             if let Some(question) = question {
-                self.answer_at_once(question, view.json.into());
+                self.answer_at_once(question, view.json.clone().into());
             }
-            return self.news.notify_one();
+            return;
         }
         if is_selected {
-            self.texts.lock().keep(uid.clone(), hash, view.json.into());
+            self.texts.lock().keep(uid.clone(), hash, view.json.clone().into());
         }
         let is_asked = self.locked(Work::Watch, |state, now| {
             state.apply_pod_with_content(facts, Some(content), now);
@@ -63,7 +83,6 @@ impl Gate {
         if is_selected && !is_asked {
             self.texts.lock().forget(&uid);
         }
-        self.news.notify_one();
     }
 
     /// Evaluators work, or do not: after ten seconds pods may be counted natively.

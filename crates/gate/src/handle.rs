@@ -15,6 +15,7 @@ use super::admission::{Judgement, Ticket};
 use super::config::{GateConfig, Moment};
 use super::evaluators::EvaluatorsConfig;
 use super::metrics::{GateMetrics, Work};
+use super::shadow::ShadowConfig;
 use super::state::State;
 use super::targeting::targeting;
 use super::texts::Texts;
@@ -43,6 +44,8 @@ pub struct Gate {
     pub(super) asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
     /// The evaluators by whose selectors pods are read.
     pub(super) evaluators: Arc<latest::Sender<Numbered>>,
+    /// The rules in the shadow, with the number of their configuration.
+    pub(super) shadow: Arc<latest::Sender<(u32, Option<Arc<ShadowConfig>>)>>,
     pub(super) view: Arc<ViewKey>,
     pub(super) texts: Arc<Mutex<Texts>>,
     /// Told when there is something else to show of cluster quotas.
@@ -103,6 +106,7 @@ impl Gate {
             watches,
             asking: Arc::default(),
             evaluators: Arc::default(),
+            shadow: Arc::default(),
             view: Arc::default(),
             texts: Arc::default(),
             clusters_changed: Arc::default(),

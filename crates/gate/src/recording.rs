@@ -15,7 +15,7 @@ use sluice_runtime::retry::{Failure, classify};
 
 use super::action::{Answer, Record, RecordedIn, RecordedObject};
 use super::apply::{Apply, refusal};
-use crate::conditions::{not_enforced, pods_held, uncounted_keys, virtual_machines};
+use crate::conditions::{not_enforced, pods_held, uncounted_keys, unevaluated, virtual_machines};
 
 impl Apply {
     pub(super) async fn record(&self, record: &Record) -> Answer<RecordedObject> {
@@ -118,7 +118,10 @@ pub(super) fn status(record: &Record) -> Value {
     let unenforced = target.unenforced.as_ref().and_then(|told| not_enforced(told, record.unenforced_since));
     let held_told = record.held_told.as_ref();
     let held = held_told.and_then(|told| pods_held(told, record.held_told_since));
-    let conditions: Vec<_> = held.into_iter().chain(uncounted).chain(machines).chain(unenforced).collect();
+    let unevaluated = record.unevaluated.as_ref();
+    let unevaluated = unevaluated.and_then(|told| self::unevaluated(told, record.unevaluated_since));
+    let pods = held.into_iter().chain(unevaluated);
+    let conditions: Vec<_> = pods.chain(uncounted).chain(machines).chain(unenforced).collect();
     if let Some(status) = status.as_object_mut() {
         if let Some(since) = held_told.and_then(|told| Timestamp::from_second(told.since).ok()) {
             status.insert("heldSince".to_owned(), json!(since.to_string()));

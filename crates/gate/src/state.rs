@@ -33,6 +33,7 @@ mod pods;
 mod quotas;
 mod recorded;
 mod releases;
+mod shadow;
 #[cfg(test)]
 mod testing;
 
@@ -162,6 +163,8 @@ impl State {
         self.pass_time(now);
         self.accounts.go_on_reclassifying(&self.cluster, now);
         self.accounts.go_on_appraising(&self.cluster, now);
+        self.accounts.count_unevaluated(&self.cluster);
+        self.accounts.count_shadows(&self.cluster);
         self.carry_out();
         if self.to_lead {
             self.lead(now);

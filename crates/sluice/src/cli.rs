@@ -11,6 +11,7 @@ pub mod top;
 pub mod why;
 
 mod cluster;
+mod evaluated;
 mod lists;
 pub mod nearest;
 pub mod printed;

@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use sluice_controllers::evaluators::EvaluatorObjects;
-use sluice_evaluators::{Evaluators, NotEvaluated, OtherPods, Question, RuleEvaluator, Verdict};
+use sluice_controllers::evaluators::{Changed, EvaluatorObjects};
+use sluice_engine::Charge;
+use sluice_engine::evaluation::Strategy;
+use sluice_evaluators::{
+    Answered, Evaluated, Evaluators, NotEvaluated, OtherPods, Question, RuleEvaluator, Verdict,
+};
 use sluice_gate::{
-    Again, AskEvaluators, EvaluatorQuestion, EvaluatorsConfig, Failed, Gate, MOST_EVALUATORS, Price,
-    Selection,
+    Again, AskEvaluators, AskShadows, EvaluatorQuestion, EvaluatorsConfig, Failed, Gate, MOST_EVALUATORS,
+    OnFailure, Opinion, Price, Said, Selection, ShadowConfig,
 };
 use sluice_index::EvaluatorWire;
 use sluice_runtime::health::Checks;
@@ -50,10 +54,17 @@ impl ActiveEvaluators {
 
     /// An event of the watch of `Evaluator`s. When this returns, no pod goes by the rules of before.
     pub fn on_evaluators(&self, event: &Event<EvaluatorWire>) {
-        if let Some(rules) = self.objects.apply(event) {
-            let names: Vec<&str> = rules.iter().map(|rule| &**rule.name()).collect();
-            tracing::info!(?names, "rules of evaluators in force");
+        let Changed { enforced, shadow } = self.objects.apply(event);
+        let names = |rules: &[Arc<RuleEvaluator>]| -> Vec<String> {
+            rules.iter().map(|rule| rule.name().to_string()).collect()
+        };
+        if let Some(rules) = enforced {
+            tracing::info!(names = ?names(&rules), "rules of evaluators in force");
             self.enforce(rules);
+        }
+        if let Some(rules) = shadow {
+            tracing::info!(names = ?names(&rules), "rules of evaluators in the shadow");
+            self.gate.shadow_by((!rules.is_empty()).then(|| self.shadow(rules)));
         }
     }
 
@@ -67,22 +78,59 @@ impl ActiveEvaluators {
         self.sidecars.spawn(tasks, &self.gate, cancel);
     }
 
+    fn shadow(&self, rules: Vec<Arc<RuleEvaluator>>) -> Arc<ShadowConfig> {
+        let selected = rules.iter().map(selection).collect();
+        let asker = Arc::new(ShadowAsker { evaluators: Arc::clone(&self.sidecars.evaluators), rules });
+        Arc::new(ShadowConfig { rules: selected, asker })
+    }
+
     fn enforce(&self, rules: Vec<Arc<RuleEvaluator>>) {
-        let Sidecars { evaluators, names, on_failure } = &self.sidecars;
-        let of_sidecars = names.iter().map(|name| (Arc::clone(name), Selection::default()));
-        let of_rules = rules.iter().map(|rule| {
-            let selection = Selection { pods: rule.pods().clone(), namespaces: rule.namespaces().clone() };
-            (Arc::clone(rule.name()), selection)
+        self.gate.evaluate_by(config_of(&self.sidecars, rules));
+    }
+}
+
+/// What has only these rules asked, in the process itself; `None`: there are none.
+pub fn by_rules(rules: Vec<Arc<RuleEvaluator>>) -> Option<Arc<EvaluatorsConfig>> {
+    let evaluators = Arc::new(Evaluators::new(Vec::new()));
+    config_of(&Sidecars { evaluators, names: Vec::new(), on_failure: OnFailure::Hold }, rules)
+}
+
+fn config_of(sidecars: &Sidecars, rules: Vec<Arc<RuleEvaluator>>) -> Option<Arc<EvaluatorsConfig>> {
+    let Sidecars { evaluators, names, on_failure } = sidecars;
+    let of_sidecars = names.iter().map(|name| (Arc::clone(name), Selection::default()));
+    let selected: Vec<_> = of_sidecars.chain(rules.iter().map(selection)).collect();
+    (!selected.is_empty()).then(|| {
+        let asker = Asker { evaluators: Arc::clone(evaluators), sidecars: names.len(), rules };
+        // Rules do not fail like processes: one without an answer has none until something changes.
+        let may_fail = u16::MAX.checked_shr(u32::try_from(16 - names.len()).unwrap_or(16)).unwrap_or(0);
+        let (on_failure, asker) = (*on_failure, Arc::new(asker));
+        Arc::new(EvaluatorsConfig { evaluators: selected, on_failure, may_fail, asker })
+    })
+}
+
+fn selection(rule: &Arc<RuleEvaluator>) -> (Arc<str>, Selection) {
+    let selection = Selection { pods: rule.pods().clone(), namespaces: rule.namespaces().clone() };
+    (Arc::clone(rule.name()), selection)
+}
+
+/// Evaluates the rules in the shadow.
+struct ShadowAsker {
+    evaluators: Arc<Evaluators>,
+    rules: Vec<Arc<RuleEvaluator>>,
+}
+
+impl AskShadows for ShadowAsker {
+    fn ask(&self, places: &[usize], pod_json: &[u8], counted: &Charge) -> Vec<Opinion> {
+        let rules = || places.iter().filter_map(|place| self.rules.get(*place)).map(|rule| &**rule);
+        let answers = self.evaluators.try_rules(rules(), pod_json, counted);
+        let opinions = answers.into_iter().zip(rules()).map(|(answer, rule)| match answer {
+            Ok(Answered::NoMatch) => Opinion::NoMatch,
+            Ok(Answered::Charge(charge)) => {
+                Opinion::Charge { charge: charge.into(), retains: rule.strategy() == Strategy::Retain }
+            }
+            Err(_) => Opinion::None,
         });
-        let selected: Vec<_> = of_sidecars.chain(of_rules).collect();
-        let config = (!selected.is_empty()).then(|| {
-            let asker = Asker { evaluators: Arc::clone(evaluators), sidecars: names.len(), rules };
-            // Rules do not fail like processes: one without an answer has none until something changes.
-            let may_fail = u16::MAX.checked_shr(u32::try_from(16 - names.len()).unwrap_or(16)).unwrap_or(0);
-            let (on_failure, asker) = (*on_failure, Arc::new(asker));
-            Arc::new(EvaluatorsConfig { evaluators: selected, on_failure, may_fail, asker })
-        });
-        self.gate.evaluate_by(config);
+        opinions.collect()
     }
 }
 
@@ -94,11 +142,18 @@ struct Asker {
     rules: Vec<Arc<RuleEvaluator>>,
 }
 
+/// The rules that are about a pod, and the bit of each.
+struct Selected {
+    rules: Arc<[Arc<RuleEvaluator>]>,
+    bits: Box<[u16]>,
+}
+
 impl Asker {
-    fn question(&self, question: EvaluatorQuestion) -> Question {
+    fn question(&self, question: EvaluatorQuestion) -> (Question, Selected) {
         let EvaluatorQuestion { uid, namespace, hash, pod_json, is_waiting, native, counted, selected } =
             question;
-        Question {
+        let selected = self.selected(selected);
+        let question = Question {
             uid: uid.to_string().into(),
             namespace,
             hash,
@@ -107,29 +162,30 @@ impl Asker {
             is_waiting,
             native,
             counted,
-            rules: self.rules(selected),
-        }
+            rules: Arc::clone(&selected.rules),
+        };
+        (question, selected)
     }
 
-    fn rules(&self, selected: u16) -> Arc<[Arc<RuleEvaluator>]> {
-        let is_selected =
-            |place: usize| selected & 1u16.checked_shl(u32::try_from(place).unwrap_or(16)).unwrap_or(0) != 0;
-        let rules = self.rules.iter().enumerate();
-        rules
-            .filter(|(place, _)| is_selected(self.sidecars + place))
-            .map(|(_, rule)| Arc::clone(rule))
-            .collect()
+    fn selected(&self, selected: u16) -> Selected {
+        let places = u32::try_from(self.sidecars).unwrap_or(u32::MAX)..;
+        let bit = |place| 1u16.checked_shl(place).unwrap_or(0);
+        let found = places.map(bit).zip(&self.rules).filter(|(bit, _)| selected & bit != 0);
+        let (bits, rules): (Vec<u16>, Vec<_>) = found.map(|(bit, rule)| (bit, Arc::clone(rule))).unzip();
+        Selected { rules: rules.into(), bits: bits.into() }
     }
 }
 
 impl AskEvaluators for Asker {
-    fn ask(&self, question: EvaluatorQuestion) -> BoxFuture<'static, Result<Price, Failed>> {
-        let answer = self.evaluators.ask(self.question(question));
-        async move { answered(answer.await) }.boxed()
+    fn ask(&self, question: EvaluatorQuestion) -> BoxFuture<'static, Result<Said, Failed>> {
+        let (question, selected) = self.question(question);
+        let answer = self.evaluators.ask(question);
+        async move { selected.said(answer.await) }.boxed()
     }
 
-    fn answer(&self, question: EvaluatorQuestion) -> Option<Result<Price, Failed>> {
-        self.evaluators.answer(&self.question(question)).map(answered)
+    fn answer(&self, question: EvaluatorQuestion) -> Option<Result<Said, Failed>> {
+        let (question, selected) = self.question(question);
+        self.evaluators.answer(&question).map(|answer| selected.said(answer))
     }
 
     fn is_immediate(&self) -> bool {
@@ -137,13 +193,24 @@ impl AskEvaluators for Asker {
     }
 }
 
-fn answered(answer: Result<Verdict, NotEvaluated>) -> Result<Price, Failed> {
-    match answer {
-        Ok(Verdict::Charge(charge)) => Ok(Price::Charge(charge)),
-        Ok(Verdict::NoMatch) => Ok(Price::NoMatch),
-        Err(why) => {
-            let again = if why.is_final { Again::WhenChanged } else { Again::Later };
-            Err(Failed { text: why.to_string().into(), again })
+impl Selected {
+    fn said(&self, answer: Result<Evaluated, NotEvaluated>) -> Result<Said, Failed> {
+        match answer {
+            Ok(Evaluated { verdict, rules, retains }) => {
+                let price = match verdict {
+                    Verdict::Charge(charge) => Price::Charge(charge),
+                    Verdict::NoMatch => Price::NoMatch,
+                };
+                let matched = (0..).zip(&*self.bits).filter(|(place, _)| rules >> place & 1 == 1);
+                Ok(Said { price, matched: matched.fold(0, |bits, (_, bit)| bits | bit), retains })
+            }
+            Err(why) => {
+                let again = if why.is_final { Again::WhenChanged } else { Again::Later };
+                let mut rules = self.rules.iter().zip(&*self.bits);
+                // A sidecar may have the name of a rule.
+                let by = rules.find(|(rule, _)| why.is_final && *rule.name() == why.evaluator);
+                Err(Failed { text: why.to_string().into(), by: by.map_or(0, |(_, bit)| *bit), again })
+            }
         }
     }
 }

@@ -49,10 +49,14 @@ async fn a_pod_is_charged_what_the_evaluator_says() {
             let evaluators = evaluators(directory.path());
             let charged = Ok(Verdict::Charge(label_charge(is_double).into()));
             assert_eq!(until_ready(&evaluators).await, 1);
-            assert_eq!(evaluators.ask(question("a")).await, charged, "{program:?}");
+            assert_eq!(evaluators.ask(question("a")).await.map(|said| said.verdict), charged, "{program:?}");
             let mut plain = pod("b");
             plain["metadata"]["labels"] = json!({});
-            assert_eq!(evaluators.ask(question_of(&plain)).await, Ok(Verdict::NoMatch), "{program:?}");
+            assert_eq!(
+                evaluators.ask(question_of(&plain)).await.map(|said| said.verdict),
+                Ok(Verdict::NoMatch),
+                "{program:?}"
+            );
         }
     }
 }
@@ -68,7 +72,8 @@ async fn ten_thousand_calls_run_over_one_connection() {
             let evaluators = evaluators.clone();
             tokio::spawn(async move {
                 for n in 0..1_250 {
-                    let verdict = evaluators.ask(question(&format!("pod-{asker}-{n}"))).await;
+                    let verdict =
+                        evaluators.ask(question(&format!("pod-{asker}-{n}"))).await.map(|said| said.verdict);
                     assert!(matches!(verdict, Ok(Verdict::Charge(_))), "{verdict:?}");
                 }
             })
@@ -91,7 +96,7 @@ async fn never_more_calls_than_configured() {
     for ask in asks {
         assert!(ask.await.unwrap().is_ok());
     }
-    let most = evaluators.ask(question("calls")).await;
+    let most = evaluators.ask(question("calls")).await.map(|said| said.verdict);
     assert_eq!(most, Ok(Verdict::Charge(charge(&[("example.com/calls", "4")]).into())));
 }
 
@@ -113,7 +118,7 @@ async fn answers_of_several_evaluators_are_summed_or_nothing_is_charged() {
         ("pods", "6"),
         ("count/pods", "5"),
     ]);
-    assert_eq!(evaluators.ask(question("a")).await, Ok(Verdict::Charge(sum.into())));
+    assert_eq!(evaluators.ask(question("a")).await.map(|said| said.verdict), Ok(Verdict::Charge(sum.into())));
     let failed = evaluators.ask(question("bad")).await.unwrap_err();
     assert_eq!(failed.to_string(), "evaluator second says \"no licence server for bad\"");
 }

@@ -82,7 +82,7 @@ async fn told(answer: impl Fn() -> Response<Body> + Send + Sync + 'static) -> St
     for n in 0..10 {
         said = evaluators.ask(question(&format!("bad-{n}"))).await.unwrap_err().to_string();
     }
-    let verdict = evaluators.ask(question("good")).await;
+    let verdict = evaluators.ask(question("good")).await.map(|said| said.verdict);
     assert!(matches!(verdict, Ok(Verdict::Charge(_))), "after {said}: {verdict:?}");
     assert!(said.len() <= 400 && !said.chars().any(char::is_control), "{said}");
     said

@@ -44,18 +44,22 @@ async fn an_evaluator_of_the_sdk_answers() {
     let evaluators = evaluators(directory.path());
     until_ready(&evaluators).await;
     let charged = Ok(Verdict::Charge(label_charge(true).into()));
-    assert_eq!(evaluators.ask(question("a")).await, charged);
-    assert_eq!(evaluators.ask(question("unmatched")).await, Ok(Verdict::NoMatch));
+    assert_eq!(evaluators.ask(question("a")).await.map(|said| said.verdict), charged);
+    assert_eq!(evaluators.ask(question("unmatched")).await.map(|said| said.verdict), Ok(Verdict::NoMatch));
     let failed = evaluators.ask(question("error")).await.unwrap_err();
     assert_eq!(failed.to_string(), "evaluator label says \"no licence left, ask for one\"");
     let failed = evaluators.ask(question("panic")).await.unwrap_err().failure;
     assert_eq!(failed, Failure::Error("the evaluator panicked, see its log".into()));
-    assert_eq!(evaluators.ask(question("a")).await, charged, "a panic ends one call");
+    assert_eq!(
+        evaluators.ask(question("a")).await.map(|said| said.verdict),
+        charged,
+        "a panic ends one call"
+    );
 
     let mut with_others = question("others");
     let json = pod("b").to_string().into();
     with_others.other_pods = sluice_evaluators::OtherPods::whole(&[with_others.pod_json.clone(), json]);
-    let verdict = evaluators.ask(with_others).await;
+    let verdict = evaluators.ask(with_others).await.map(|said| said.verdict);
     assert_eq!(verdict, Ok(Verdict::Charge(charge(&[("example.com/others", "2")]).into())));
 
     stop.send(()).unwrap();

@@ -15,8 +15,8 @@ use crate::action::Release;
 use crate::cluster::Cluster;
 use crate::cluster::machines::Owner;
 use crate::config::Moment;
-use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, Price};
-use crate::orders::News;
+use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, RuleFigures, Said};
+use crate::orders::{News, Order};
 use crate::stage::{Stage, Stuck};
 
 impl Accounts {
@@ -53,6 +53,11 @@ impl Accounts {
     /// How many pods have no answer: those that wait for one, and those that run. `None`: there are no evaluators.
     pub fn without_answer(&self) -> Option<(usize, usize)> {
         self.evaluations.is_on().then(|| self.evaluations.without_answer())
+    }
+
+    /// How many pods each rule matches and holds.
+    pub fn rule_figures(&self) -> Vec<(Arc<str>, RuleFigures)> {
+        self.evaluations.rule_figures()
     }
 
     /// Whether the pod with this content is asked about.
@@ -93,7 +98,7 @@ impl Accounts {
             }
             return;
         }
-        self.evaluations.close(id);
+        self.evaluations.leave(id);
         if self.evaluations.is_read(id)
             && self.selected_of(cluster, id, &record) == 0
             && self.evaluations.unprice(id)
@@ -174,7 +179,7 @@ impl Accounts {
         cluster: &Cluster,
         (id, uid): (PodId, &Uid),
         (hash, serial): (u128, u64),
-        answer: Result<Price, Failed>,
+        answer: Result<Said, Failed>,
         now: Moment,
     ) {
         let answered = self.evaluations.answered(serial, hash, answer, now);
@@ -192,6 +197,7 @@ impl Accounts {
     }
 
     fn on_priced(&mut self, cluster: &Cluster, id: PodId, record: &PodRecord, now: Moment) {
+        self.shadow.note_moved(id);
         if cluster.machines.are_charged() && cluster.is_launcher(record) {
             let owner = cluster.claimed_owner(record);
             if let Some(owner) = owner {
@@ -234,6 +240,36 @@ impl Accounts {
         for namespace in self.evaluations.take_ended() {
             self.reclassification.wake(namespace);
         }
+    }
+
+    /// Finds which quotas count pods that run without an answer.
+    pub fn count_unevaluated(&mut self, cluster: &Cluster) {
+        for id in self.evaluations.take_moved() {
+            let counted = match self.stages.get(id) {
+                Stage::Counted { quotas, .. } if self.evaluations.is_overdue(id) => {
+                    cluster.full_name(id).map(|name| (Arc::clone(quotas), name.into()))
+                }
+                _ => None,
+            };
+            for quota in self.unevaluated.set(id, counted) {
+                self.orders.give(Order::Restate(quota));
+                self.stages.queue_mut().note_change(quota);
+            }
+        }
+    }
+
+    /// What the condition `Evaluated` of a quota says; `None`: there is an answer about each pod.
+    pub fn unevaluated_told(&self, cluster: &Cluster, id: QuotaId) -> Option<String> {
+        let (pods, first) = self.unevaluated.of(id)?;
+        let is_of_cluster = cluster.quotas.get(id)?.cluster().is_some();
+        let first = first.split_once('/').filter(|_| !is_of_cluster).map_or(first, |(_, name)| name);
+        let pods = match pods {
+            1 => format!("1 pod that runs ({first}) has"),
+            _ => format!("{pods} pods that run ({first} is one) have"),
+        };
+        Some(format!(
+            "{pods} no answer of evaluators: charged is what was answered last, or else what Kubernetes counts"
+        ))
     }
 
     /// Whether pods that take of the quota have no answer: what is recorded of them is not known.

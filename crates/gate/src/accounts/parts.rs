@@ -13,3 +13,5 @@ pub mod quota_sets;
 pub mod reclassification;
 pub mod repricing;
 pub mod sent;
+pub mod shadow;
+pub mod unevaluated;

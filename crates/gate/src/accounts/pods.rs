@@ -63,14 +63,18 @@ impl Accounts {
         self.classify(cluster, id, now);
         self.appraise_owner_of(cluster, id);
         self.look_beside(cluster, id, &record);
+        self.look_at_shadows_beside(cluster, id, &record);
         self.on_launcher_changed(cluster, &record);
     }
 
     /// What others are charged may depend on the pod.
     fn look_at_others(&mut self, cluster: &Cluster, id: PodId, before: Option<PodRecord>) {
         self.appraise_owner_of(cluster, id);
-        if let Some(record) = cluster.pods.get(id).filter(|_| self.evaluations.is_on()).cloned() {
+        if let Some(record) =
+            cluster.pods.get(id).filter(|_| self.evaluations.is_on() || self.shadow.is_on()).cloned()
+        {
             self.look_beside(cluster, id, &record);
+            self.look_at_shadows_beside(cluster, id, &record);
         }
         let after = cluster.claimant(id);
         for record in before.iter().chain(&after) {
@@ -82,7 +86,9 @@ impl Accounts {
     pub fn drop_pod(&mut self, cluster: &Cluster, id: PodId, record: &PodRecord) {
         self.appraise_later_without(cluster, record);
         self.look_beside(cluster, id, record);
+        self.look_at_shadows_beside(cluster, id, record);
         self.evaluations.forget(id);
+        self.shadow.forget(id);
         self.end_claim(id, record);
         self.end_admission(id, &CHANGED);
         self.orders.tell(News::Nothing(id));

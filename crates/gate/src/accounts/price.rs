@@ -59,18 +59,20 @@ impl Accounts {
         if !self.evaluations.is_on() {
             return 0;
         }
-        if record.gates == Gates::Foreign || record.is_over() || record.unreadable.is_some() {
-            return 0;
-        }
-        let Some(namespace) = cluster.namespaces.get(record.namespace) else { return 0 };
-        if namespace.quotas().is_empty() || cluster.namespaces.is_targeted(record.namespace) != Some(true) {
-            return 0;
-        }
         let selected = self.selected_of(cluster, id, record);
-        if selected == 0 || self.is_exempt(cluster, record) || self.is_further_launcher(cluster, id, record) {
-            return 0;
+        if selected != 0 && self.may_be_evaluated(cluster, id, record) { selected } else { 0 }
+    }
+
+    /// Whether evaluators that select the pod say what it is charged.
+    pub(super) fn may_be_evaluated(&self, cluster: &Cluster, id: PodId, record: &PodRecord) -> bool {
+        if record.gates == Gates::Foreign || record.is_over() || record.unreadable.is_some() {
+            return false;
         }
-        selected
+        let Some(namespace) = cluster.namespaces.get(record.namespace) else { return false };
+        !namespace.quotas().is_empty()
+            && cluster.namespaces.is_targeted(record.namespace) == Some(true)
+            && !self.is_exempt(cluster, record)
+            && !self.is_further_launcher(cluster, id, record)
     }
 
     /// The evaluators that select the pod and its namespace by their labels.

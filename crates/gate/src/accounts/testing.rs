@@ -1,5 +1,6 @@
 //! What tests may do to the accounts that no event does.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_engine::{Claim, PodId, QuotaId};
@@ -7,6 +8,7 @@ use sluice_engine::{Claim, PodId, QuotaId};
 use super::Accounts;
 use crate::accounts::parts::foreign_charges::Place;
 use crate::accounts::parts::owners::Payer;
+use crate::accounts::parts::shadow::Change;
 use crate::cluster::Cluster;
 use crate::evaluators::{Price, Priced};
 use crate::stage::Stage;
@@ -14,6 +16,15 @@ use crate::stage::Stage;
 impl Accounts {
     pub fn evaluators_revision(&self) -> u32 {
         self.evaluations.revision()
+    }
+
+    /// How much more each quota would be charged, by the sums of the first rule in the shadow.
+    pub fn shadow_sums(&self) -> BTreeMap<QuotaId, Change> {
+        self.shadow.sums().next().map(|(_, sums)| sums.quotas.clone()).unwrap_or_default()
+    }
+
+    pub const fn shadow_revision(&self) -> u32 {
+        self.shadow.revision()
     }
 
     /// What the evaluators of now charge for a pod of the namespace as it is to be.

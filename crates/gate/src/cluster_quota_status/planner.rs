@@ -13,11 +13,11 @@ use sluice_index::{AacrqWire, AcrqWire, ListNumber, Source};
 use super::digest::Digest;
 use super::mirror::{mirror, mirror_key};
 use super::retries::{MirrorKey, Object, Retries};
-use super::status::{Used, entry, listed, mirror_status, quota_status, without_held};
-use crate::{ClusterView, HeldTold, Moment};
+use super::status::{Told, Used, entry, listed, mirror_status, quota_status, without_told};
+use crate::{ClusterView, Moment};
 
-/// The least time between a write of a status and one that only tells something else of pods that wait (milliseconds).
-const HELD_SPACING_MS: u64 = 10_000;
+/// The least time between a write of a status and one that only tells something else of pods (milliseconds).
+const TOLD_SPACING_MS: u64 = 10_000;
 
 /// What a mirror says of namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,8 +72,7 @@ struct Quota {
 struct View {
     handle: QuotaId,
     total: Result<StatusTarget, Arc<str>>,
-    held: usize,
-    held_told: Option<HeldTold>,
+    told: Told,
     used: Used,
 }
 
@@ -234,8 +233,8 @@ impl Planner {
         if has_changed || self.shows == MirrorNamespaces::All {
             quota.round.get_or_insert_default().again = true;
         }
-        let (total, held_told) = (view.total, view.held_told);
-        quota.view = Some(View { handle: view.id, total, held: view.held, held_told, used });
+        let told = Told { held: view.held, oldest: view.held_told, unevaluated: view.unevaluated };
+        quota.view = Some(View { handle: view.id, total: view.total, told, used });
         self.changed.insert(Arc::clone(name));
     }
 
@@ -331,20 +330,14 @@ impl Planner {
         write
     }
 
-    /// Sets `later` to the moment (milliseconds) of a write that only tells something else of pods that wait.
+    /// Sets `later` to the moment (milliseconds) of a write that only tells something else of pods.
     fn plan_status(&self, name: &Arc<str>, later: &mut Option<u64>, now: Moment) -> Option<Write> {
         let quota = self.quotas.get(name)?;
         let view = quota.view.as_ref()?;
         let total = view.total.as_ref().ok()?;
-        let status = json!(quota_status(
-            total,
-            (view.held, view.held_told.as_ref()),
-            &view.used,
-            &quota.status,
-            now.unix_s()
-        ));
-        let due_ms = quota.written_ms.map_or(0, |written_ms| written_ms + HELD_SPACING_MS);
-        if due_ms > now.mono_ms && without_held(&status) == without_held(&quota.status) {
+        let status = json!(quota_status(total, &view.told, &view.used, &quota.status, now.unix_s()));
+        let due_ms = quota.written_ms.map_or(0, |written_ms| written_ms + TOLD_SPACING_MS);
+        if due_ms > now.mono_ms && without_told(&status) == without_told(&quota.status) {
             *later = (status != quota.status).then_some(due_ms);
             return None;
         }

@@ -10,16 +10,19 @@ use serde_json::Value;
 use sluice_api::{ClusterQuotaStatus, NamespaceAmounts, QuotaAmounts, names};
 use sluice_engine::{Quantity, StatusTarget};
 
-use crate::conditions::{machines_status, not_enforced, pods_held, uncounted_keys, virtual_machines};
+use crate::conditions::{
+    machines_status, not_enforced, pods_held, uncounted_keys, unevaluated, virtual_machines,
+};
 use crate::explain::HeldTold;
 
-/// A status without what it tells of pods that wait.
-pub(super) fn without_held(status: &Value) -> Value {
+/// A status without what it tells of pods: of those that wait, and of those that run without an answer.
+pub(super) fn without_told(status: &Value) -> Value {
     let mut rest = status.clone();
     if let Some(fields) = rest.as_object_mut() {
         fields.remove("heldSince");
         if let Some(conditions) = fields.get_mut("conditions").and_then(Value::as_array_mut) {
-            conditions.retain(|condition| condition.get("type").is_none_or(|kind| kind != names::PODS_HELD));
+            let is_told = |kind: &Value| kind == names::PODS_HELD || kind == names::EVALUATED;
+            conditions.retain(|condition| !condition.get("type").is_some_and(is_told));
         }
         if fields.get("conditions").is_some_and(|conditions| conditions.as_array().is_some_and(Vec::is_empty))
         {
@@ -32,13 +35,24 @@ pub(super) fn without_held(status: &Value) -> Value {
 /// Most bytes of `status.namespaces`: a third of what etcd takes (`--max-request-bytes`, 1.5 MiB).
 const MOST_BYTES: usize = 512 * 1024;
 
+/// What is told of pods.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// How many wait for the quota.
+    pub(super) held: usize,
+    /// Of the oldest of these.
+    pub(super) oldest: Option<HeldTold>,
+    /// Of those that run without an answer of evaluators.
+    pub(super) unevaluated: Option<String>,
+}
+
 /// What namespaces take, by name.
 pub(super) type Used = BTreeMap<Arc<str>, Box<[(String, Quantity)]>>;
 
 /// What is shown of a quota; `before` is what the object says, for the times of conditions.
 pub(super) fn quota_status(
     target: &StatusTarget,
-    (held, held_told): (usize, Option<&HeldTold>),
+    told: &Told,
     used: &Used,
     before: &Value,
     now_s: i64,
@@ -47,9 +61,9 @@ pub(super) fn quota_status(
     ClusterQuotaStatus {
         namespaces: Some(namespaces),
         omitted_namespaces: (omitted > 0).then(|| i64::try_from(omitted).unwrap_or(i64::MAX)),
-        held: Some(i64::try_from(held).unwrap_or(i64::MAX)),
-        held_since: held_told.and_then(|told| Timestamp::from_second(told.since).ok()).map(Time),
-        conditions: conditions(target, held_told, before, now_s),
+        held: Some(i64::try_from(told.held).unwrap_or(i64::MAX)),
+        held_since: told.oldest.as_ref().and_then(|it| Timestamp::from_second(it.since).ok()).map(Time),
+        conditions: conditions(target, told, before, now_s),
         ..total(target)
     }
 }
@@ -111,12 +125,7 @@ fn total(target: &StatusTarget) -> ClusterQuotaStatus {
 }
 
 /// The conditions, with the times that they have if they say so already.
-fn conditions(
-    target: &StatusTarget,
-    held_told: Option<&HeldTold>,
-    before: &Value,
-    now_s: i64,
-) -> Vec<Condition> {
+fn conditions(target: &StatusTarget, told: &Told, before: &Value, now_s: i64) -> Vec<Condition> {
     let since = |kind: &str, status: &str| {
         let known = before.get("conditions").and_then(Value::as_array).into_iter().flatten();
         let mut known = known.filter_map(|known| serde_json::from_value::<Condition>(known.clone()).ok());
@@ -130,8 +139,10 @@ fn conditions(
     });
     let unenforced = target.unenforced.as_ref();
     let unenforced = unenforced.and_then(|told| not_enforced(told, since(names::ENFORCED, "False")));
-    let held = held_told.and_then(|told| pods_held(told, since(names::PODS_HELD, "True")));
-    held.into_iter().chain(uncounted).chain(machines).chain(unenforced).collect()
+    let held = told.oldest.as_ref().and_then(|told| pods_held(told, since(names::PODS_HELD, "True")));
+    let unevaluated =
+        told.unevaluated.as_ref().and_then(|told| unevaluated(told, since(names::EVALUATED, "False")));
+    held.into_iter().chain(unevaluated).chain(uncounted).chain(machines).chain(unenforced).collect()
 }
 
 fn texts(list: &[(String, Quantity)]) -> BTreeMap<String, Text> {

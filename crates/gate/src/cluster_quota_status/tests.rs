@@ -33,6 +33,7 @@ struct World {
     now: i64,
     machines: Option<Calculator>,
     unenforced: Option<Unenforced>,
+    unevaluated: Option<String>,
     /// Refuses mirrors.
     terminating: Option<&'static str>,
     refused: usize,
@@ -53,6 +54,7 @@ impl World {
             now: 0,
             machines: None,
             unenforced: None,
+            unevaluated: None,
             terminating: None,
             refused: 0,
         }
@@ -81,6 +83,7 @@ impl World {
                 total: Ok(target),
                 held: 0,
                 held_told: None,
+                unevaluated: self.unevaluated.clone(),
                 namespaces: namespaces.collect(),
             },
             all,
@@ -313,4 +316,25 @@ fn which_namespaces_are_not_gated_is_said_by_the_quota_and_by_no_mirror() {
         assert_eq!(world.tick(10), (1, 0));
         assert_eq!(world.quota["status"].get("conditions"), None);
     }
+}
+
+/// It may be another pod each second.
+#[test]
+fn what_is_told_of_pods_without_an_answer_is_written_once_in_ten_seconds() {
+    let mut world = World::new(MirrorNamespaces::Own);
+    let mut statuses = 0;
+    for second in 0..40 {
+        world.unevaluated = Some(format!("1 pod that runs (secret/{second})"));
+        world.see(1, &[(0, Some(1))], second == 0);
+        statuses += world.tick(10).0;
+    }
+    assert_eq!(statuses, 4);
+    let condition = &world.quota["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["status"]), (&json!("Evaluated"), &json!("False")));
+    assert_eq!(condition["lastTransitionTime"], "1970-01-01T00:00:01Z");
+    assert!(!json!(world.mirrors).to_string().contains("secret"), "tenants do not see others");
+    world.unevaluated = None;
+    world.see(1, &[(0, Some(1))], false);
+    let statuses: usize = (0..20).map(|_| world.tick(10).0).sum();
+    assert_eq!((statuses, world.quota["status"].get("conditions")), (1, None));
 }

@@ -1,10 +1,10 @@
 //! Which writes of quotas' status are needed now.
 
 use sluice_engine::QuotaId;
-use sluice_index::QuotaRecord;
+use sluice_index::{QuotaRecord, Told};
 
 use super::Recorder;
-use super::says::{says, tells_of_held};
+use super::says::{says, tells_of_pods};
 use crate::accounts::Accounts;
 use crate::action::{Record, RecordedIn};
 use crate::cluster::Cluster;
@@ -12,8 +12,8 @@ use crate::config::Moment;
 
 /// Quotas that are looked at before others get at the state.
 const LOOKS: usize = 256;
-/// The least time after a write before one that only tells something else of the pods that wait (milliseconds).
-const HELD_SPACING_MS: u64 = 10_000;
+/// The least time after a write before one that only tells something else of pods (milliseconds).
+const TOLD_SPACING_MS: u64 = 10_000;
 
 /// Whether what the quota does not enforce is to be told, since it was not said before.
 pub type IsNews = bool;
@@ -55,13 +55,14 @@ impl Recorder {
         let is_new = matches!(object, RecordedIn::NewCharge { .. });
         let held_told = accounts.held_told(cluster, id);
         let is_right = !is_charge && !is_new && says(quota, &target, held);
-        if is_right && tells_of_held(quota, held_told.as_ref()) {
+        let unevaluated = accounts.unevaluated_told(cluster, id);
+        if is_right && tells_of_pods(quota, held_told.as_ref(), unevaluated.as_deref()) {
             return None;
         }
         let spacing_ms = if is_charge {
             cluster.config.charge_spacing_ms.max(self.overwrites.charge_delay_ms(id, now))
         } else if is_right {
-            HELD_SPACING_MS
+            TOLD_SPACING_MS
         } else {
             cluster.config.status_spacing_ms.max(self.overwrites.delay_ms(id, now))
         };
@@ -70,7 +71,7 @@ impl Recorder {
         } else {
             self.writes.begin(id, spacing_ms, now)
         };
-        let uncounted = quota.recorded.uncounted.as_ref();
+        let since = |told: Option<&Told>| told.map_or_else(|| now.unix_s(), |told| told.since);
         let machines = quota.recorded.machines.zip(target.machines);
         let machines_since = machines.and_then(|(told, calculator)| told.since_as(calculator));
         let record = Record {
@@ -81,15 +82,13 @@ impl Recorder {
             target,
             held,
             held_told,
-            held_told_since: quota
-                .recorded
-                .pods_held
-                .as_ref()
-                .map_or_else(|| now.unix_s(), |told| told.since),
+            held_told_since: since(quota.recorded.pods_held.as_deref()),
+            unevaluated,
+            unevaluated_since: since(quota.recorded.unevaluated.as_deref()),
             charges: self.writes.charges_after(quota.recorded.charges, charged?),
-            uncounted_since: uncounted.map_or_else(|| now.unix_s(), |told| told.since),
+            uncounted_since: since(quota.recorded.uncounted.as_deref()),
             machines_since: machines_since.unwrap_or_else(|| now.unix_s()),
-            unenforced_since: unenforced.map_or_else(|| now.unix_s(), |told| told.since),
+            unenforced_since: since(unenforced),
         };
         // Another client may take it out of the status again and again, and a write may be repeated.
         let is_news = unenforced_reason.is_some_and(|reason| self.overwrites.is_unenforced_news(id, reason));

@@ -37,13 +37,14 @@ pub fn says(quota: &QuotaRecord, target: &StatusTarget, held: i64) -> bool {
         && is_unenforced_said(recorded.unenforced.as_deref(), target)
 }
 
-/// Whether the status tells this of the pods that wait. It may be late with that, so that another text is no sign of
-/// another client.
-pub fn tells_of_held(quota: &QuotaRecord, told: Option<&HeldTold>) -> bool {
+/// Whether the status tells this of the pods that wait, and of those that run without an answer of evaluators. It may be
+/// late with that, so that another text is no sign of another client.
+pub fn tells_of_pods(quota: &QuotaRecord, held: Option<&HeldTold>, unevaluated: Option<&str>) -> bool {
     let recorded = &quota.recorded;
     quota.cluster().is_some()
-        || recorded.held_since == told.map(|told| told.since)
-            && recorded.pods_held.as_ref().map(|said| &*said.message) == told.map(|told| &*told.message)
+        || recorded.held_since == held.map(|told| told.since)
+            && recorded.pods_held.as_ref().map(|said| &*said.message) == held.map(|told| &*told.message)
+            && recorded.unevaluated.as_ref().map(|said| &*said.message) == unevaluated
 }
 
 fn is_unenforced_said(recorded: Option<&Told>, target: &StatusTarget) -> bool {

@@ -28,6 +28,8 @@ pub struct ClusterView {
     pub held: usize,
     /// What is told of those pods, with names of namespaces: for administrators only.
     pub held_told: Option<HeldTold>,
+    /// What is told of pods that run without an answer of evaluators, as `held_told`.
+    pub unevaluated: Option<String>,
     /// By name, the `used` of namespaces; `None` of one that it does not select any more.
     pub namespaces: Vec<(Arc<str>, Option<Amounts>)>,
 }
@@ -92,6 +94,7 @@ impl State {
             total,
             held: self.accounts.queue().held(id),
             held_told: self.accounts.held_told(&self.cluster, id),
+            unevaluated: self.accounts.unevaluated_told(&self.cluster, id),
             namespaces: namespaces.collect(),
         })
     }

@@ -32,6 +32,9 @@ impl State {
             // Evaluators may select it, or its pods, from now on or not any more.
             self.accounts.reclassify_all(&self.cluster, change.id, now);
         }
+        if change.is_relabelled || change.is_retargeted {
+            self.accounts.look_at_shadows_of(&self.cluster, change.id);
+        }
         if change.is_relabelled {
             self.on_namespace_changed(change.id, change.is_retargeted, now);
         } else if change.is_retargeted {
@@ -65,6 +68,7 @@ impl State {
         let is_worded_anew = self.cluster.namespaces.targeting().selector_text() != targeting.selector_text();
         for id in self.cluster.namespaces.retarget(targeting) {
             self.restate_quotas_about(id);
+            self.accounts.look_at_shadows_of(&self.cluster, id);
             let gated = self.accounts.gated(&self.cluster, id);
             if self.cluster.namespaces.is_targeted(id) == Some(false) {
                 let waits =

@@ -1,8 +1,9 @@
 //! What tests may do to a state that no event does.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_engine::{Charge, PodId, QuotaId, Uid};
+use sluice_engine::{Charge, PodId, QuotaId, Resource, Uid};
 use sluice_index::{NamespaceId, PodWire};
 
 use super::State;
@@ -22,6 +23,15 @@ impl State {
         let facts = self.cluster.config.read(wire, now);
         let content = Content { hash, selected_by: u16::MAX, revision: self.accounts.evaluators_revision() };
         self.apply_pod_with_content(facts, Some(content), now);
+    }
+
+    /// How much more each quota would be charged, by the sums of the first rule in the shadow.
+    pub(crate) fn shadow_sums(&self) -> BTreeMap<QuotaId, BTreeMap<Resource, i128>> {
+        self.accounts.shadow_sums()
+    }
+
+    pub(crate) fn shadow_revision(&self) -> u32 {
+        self.accounts.shadow_revision()
     }
 
     /// See [`Accounts::priced_now`](crate::accounts::Accounts::priced_now).

@@ -9,7 +9,7 @@ use super::evaluator::{config, content_of};
 use super::server::{CPU, wire};
 use super::stories::{Story, at};
 use super::team::NAMESPACE;
-use crate::{Action, Again, Evaluate, EvaluatorsConfig, Failed, Moment, OnFailure, Outcome, Price};
+use crate::{Action, Again, Evaluate, EvaluatorsConfig, Failed, Moment, OnFailure, Outcome, Price, Said};
 
 pub(super) fn price(milli_cpu: i128) -> Result<Price, Failed> {
     let pairs = [(Resource::from_quota_key(CPU), Amount::from_nanos(milli_cpu * 1_000_000))];
@@ -17,12 +17,12 @@ pub(super) fn price(milli_cpu: i128) -> Result<Price, Failed> {
 }
 
 pub(super) fn failure() -> Result<Price, Failed> {
-    Err(Failed { text: "sizes: did not answer in 1 s".into(), again: Again::Later })
+    Err(Failed { text: "sizes: did not answer in 1 s".into(), by: 0, again: Again::Later })
 }
 
 pub(super) fn outcome(question: &Evaluate, answer: Result<Price, Failed>) -> Outcome {
     let Evaluate { pod, ref uid, hash, serial, .. } = *question;
-    Outcome::Evaluated { pod, uid: uid.clone(), hash, serial, answer }
+    Outcome::Evaluated { pod, uid: uid.clone(), hash, serial, answer: answer.map(Said::from) }
 }
 
 impl Story {
@@ -79,7 +79,7 @@ impl Story {
         assert_eq!(self.questions(now).len(), 0, "nothing else is asked");
     }
 
-    fn relabel(&mut self, pod: &str) {
+    pub(super) fn relabel(&mut self, pod: &str) {
         let key = super::server::key(super::server::Kind::Pod, NAMESPACE, pod);
         self.server.edit(&key, |pod| pod["metadata"]["labels"]["size"] = json!("large"));
     }

@@ -14,7 +14,7 @@ use super::step::Fault;
 use super::world::World;
 use crate::{
     Again, AskEvaluators, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, OnFailure, Outcome, Price,
-    Release, Selection, State,
+    Release, Said, Selection, State,
 };
 
 /// A replica decides although pods of it have no answer after so long (milliseconds).
@@ -34,11 +34,11 @@ pub fn config() -> Arc<EvaluatorsConfig> {
 struct Simulated;
 
 impl AskEvaluators for Simulated {
-    fn ask(&self, _: EvaluatorQuestion) -> BoxFuture<'static, Result<Price, Failed>> {
+    fn ask(&self, _: EvaluatorQuestion) -> BoxFuture<'static, Result<Said, Failed>> {
         unreachable!("no simulation asks by this")
     }
 
-    fn answer(&self, _: EvaluatorQuestion) -> Option<Result<Price, Failed>> {
+    fn answer(&self, _: EvaluatorQuestion) -> Option<Result<Said, Failed>> {
         None
     }
 
@@ -137,9 +137,9 @@ impl World {
                 let pairs = [(Resource::from_quota_key(CPU), amount), (Resource::Pods, Amount::ONE)];
                 Ok(Price::Charge(Arc::new(Charge::from_pairs(pairs))))
             }
-            _ => Err(Failed { text: "sizes did not answer".into(), again: Again::Later }),
+            _ => Err(Failed { text: "sizes did not answer".into(), by: 0, again: Again::Later }),
         };
-        Outcome::Evaluated { pod, uid: question.uid.clone(), hash, serial, answer }
+        Outcome::Evaluated { pod, uid: question.uid.clone(), hash, serial, answer: answer.map(Said::from) }
     }
 
     /// A pod that was released takes what was answered about just what it is.

@@ -11,7 +11,7 @@ use super::evaluator::config;
 use super::server::{Kind, key, wire};
 use super::stories::{Story, at};
 use super::team::NAMESPACE;
-use crate::{Again, EvaluatorsConfig, Failed, OnFailure, Selection};
+use crate::{Again, Evaluate, EvaluatorsConfig, Failed, OnFailure, Outcome, Price, Said, Selection};
 
 /// Beside the one that is about all pods, a rule that is about namespaces with a label.
 fn with_rule(on_failure: OnFailure) -> Arc<EvaluatorsConfig> {
@@ -77,7 +77,7 @@ fn a_pod_about_which_there_is_no_answer_is_asked_about_again_when_it_changes() {
     let mut story = Story::evaluated(OnFailure::Hold);
     story.server.create_pod("a", 100, 0);
     let question = story.question(0);
-    story.say(&question, Err(Failed { text: "rule: no".into(), again: Again::WhenChanged }), 10);
+    story.say(&question, Err(Failed { text: "rule: no".into(), by: 0, again: Again::WhenChanged }), 10);
     for seconds in [1, 60, 600, 86_400] {
         assert!(story.questions(seconds * 1_000).is_empty(), "after {seconds} s");
     }
@@ -99,7 +99,7 @@ fn only_who_waits_for_processes_alone_is_counted_natively() {
         story.server.create_pod("a", 100, 0);
         let question = story.question(0);
         story.state.set_evaluators_broken(true, at(10));
-        let failed = Err(Failed { text: "sizes: did not answer in 1 s".into(), again: Again::Later });
+        let failed = Err(Failed { text: "sizes: did not answer in 1 s".into(), by: 0, again: Again::Later });
         story.state.on_outcome(outcome(&question, failed), at(10));
         story.questions(11_000);
         assert_eq!(story.gated(), gated, "{tier:?}");
@@ -121,4 +121,68 @@ fn what_no_evaluator_selects_any_more_is_charged_what_kubernetes_counts() {
     assert!(story.questions(20).is_empty());
     assert!(story.questions(10_000).is_empty());
     assert_eq!(story.server.used(), "100m");
+}
+
+impl Story {
+    /// As [`Story::say`], where the rule matches, or has no answer.
+    fn say_of_rule(&mut self, question: &Evaluate, answer: Result<Price, Failed>, now: u64) {
+        let Outcome::Evaluated { pod, uid, hash, serial, answer } = outcome(question, answer) else {
+            panic!()
+        };
+        let answer = match answer {
+            Ok(said) => Ok(Said { matched: 0b10, ..said }),
+            Err(failed) => Err(Failed { by: 0b10, ..failed }),
+        };
+        self.state.on_outcome(Outcome::Evaluated { pod, uid, hash, serial, answer }, at(now));
+        assert!(self.questions(now).is_empty());
+    }
+
+    /// How many pods the rule matches, and how many it holds.
+    fn of_rule(&self) -> (usize, usize) {
+        let figures = self.state.rule_figures();
+        let [(name, figures)] = &figures[..] else { panic!("{figures:?}") };
+        assert_eq!(**name, *"rule", "of others nothing is counted");
+        (figures.matched, figures.held)
+    }
+}
+
+#[test]
+fn what_a_rule_matches_and_holds_is_counted() {
+    let mut story = Story::with_rule(OnFailure::Hold);
+    story.tier(Some("gold"), 0);
+    for pod in ["a", "b"] {
+        story.server.create_pod(pod, 100, 0);
+        let question = story.question(0);
+        assert_eq!(question.selected, 0b11);
+        story.say_of_rule(&question, price(100), 10);
+    }
+    story.server.create_pod("c", 100, 0);
+    let question = story.question(20);
+    assert_eq!(story.of_rule(), (2, 0), "nothing is said yet");
+    let failed = || Err(Failed { text: "rule: no".into(), by: 0, again: Again::WhenChanged });
+    story.say_of_rule(&question, failed(), 30);
+    assert_eq!(story.of_rule(), (2, 1));
+    // What runs is not held.
+    story.relabel("b");
+    let question = story.question(40);
+    story.say_of_rule(&question, failed(), 50);
+    assert_eq!(story.of_rule(), (2, 1), "by the last answer");
+    story.relabel("c");
+    story
+        .server
+        .edit(&key(Kind::Pod, NAMESPACE, "c"), |pod| pod["metadata"]["labels"]["size"] = json!("small"));
+    let question = story.question(60);
+    assert_eq!(story.of_rule(), (2, 0), "of what it is now nothing is said yet");
+    story.say_of_rule(&question, failed(), 70);
+    story.server.finish_pod("a");
+    story.server.delete_pod("c");
+    assert!(story.questions(80).is_empty());
+    assert_eq!(story.of_rule(), (1, 0));
+    story.tier(None, 90);
+    story.questions(90);
+    assert_eq!(story.of_rule(), (0, 0), "it is not about the namespace any more");
+    story.state.follow_evaluators(Some(with_rule(OnFailure::Hold)), at(100));
+    assert_eq!(story.of_rule(), (0, 0));
+    story.state.follow_evaluators(None, at(110));
+    assert!(story.state.rule_figures().is_empty());
 }

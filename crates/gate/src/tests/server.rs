@@ -60,6 +60,8 @@ pub struct Server {
     pub vms: Option<Vms>,
     /// What pods that run take by what evaluators answered, by uid, where there are evaluators.
     pub prices: Option<BTreeMap<String, u64>>,
+    /// Processes have a rule in the shadow.
+    pub has_shadow: bool,
 }
 
 pub fn wire<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -288,6 +290,9 @@ impl Server {
     pub fn tell(&self, state: &mut State, now: Moment) {
         if self.prices.is_some() {
             state.follow_evaluators(Some(super::evaluator::config()), now);
+        }
+        if self.has_shadow {
+            state.follow_shadow(Some(super::shadow::config()));
         }
         self.machines.tell(state, now);
         if let Some(vms) = &self.vms {

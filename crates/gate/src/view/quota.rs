@@ -51,7 +51,7 @@ impl View<'_> {
             takers: Vec::new(),
             others: None,
             invalid: record.compiled.is_err().then(|| self.cluster.invalid_message(id)),
-            not_enforced: told.collect(),
+            not_enforced: told.chain(self.accounts.unevaluated_told(self.cluster, id)).collect(),
         })
     }
 

@@ -63,11 +63,11 @@ impl AaqSpecWire {
         })
     }
 
-    /// Whether programs are to say what pods take.
+    /// How many programs are to say what pods take.
     #[must_use]
-    pub fn has_sidecars(&self) -> bool {
+    pub fn sidecars(&self) -> usize {
         let sidecars = self.configuration.as_ref().and_then(|it| it.sidecar_evaluators.as_array());
-        sidecars.is_some_and(|sidecars| !sidecars.is_empty())
+        sidecars.map_or(0, Vec::len)
     }
 
     /// How virtual machines are counted. A name that is not known stands for [`Calculator::VmiPodUsage`], as in

@@ -34,6 +34,8 @@ pub struct Recorded {
     pub machines: Option<ToldOfMachines>,
     /// What the condition says that pods are not limited; `None` without one, the usual case.
     pub unenforced: Option<Box<Told>>,
+    /// What the condition says that pods have no answer of evaluators; `None` without one, the usual case.
+    pub unevaluated: Option<Box<Told>>,
 }
 
 /// The texts that `kubectl get` prints of a quota. They are only compared, so that a hash of them is enough: the texts of
@@ -122,6 +124,7 @@ impl Recorded {
             uncounted: Told::read(conditions, names::UNCOUNTED_KEYS, "True"),
             machines: conditions.iter().find_map(ToldOfMachines::read),
             unenforced: Told::read(conditions, names::ENFORCED, "False"),
+            unevaluated: Told::read(conditions, names::EVALUATED, "False"),
         }
     }
 }

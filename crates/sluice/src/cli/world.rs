@@ -1,14 +1,17 @@
 //! The part of a cluster that a question is about, read by the user's rights into the state that the controller decides by.
 //!
 //! The state has no client: it leads in memory, and what it wants done is not done. So answers are those of the controller
-//! but for what only a running process knows: room that is kept in turn, requests under way, waits after failures.
+//! but for what only a running process knows: room that is kept in turn, requests under way, waits after failures, what
+//! sidecars say.
 //! Of a cluster quota whose namespaces cannot all be seen, what they take is what the quota's status says.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use kube::Api;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_engine::vm::Calculator;
@@ -16,14 +19,19 @@ use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_gate::{Gate, GateConfig, GateMetrics, GateWatches, Moment, State};
 use sluice_index::{
     AacrqWire, AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, EvaluatorWire, KubeVirtWire,
-    NamespaceWire, PodWire, VmiWire, VmimWire,
+    NamespaceWire, PodWire, PodWithText, VmiWire, VmimWire,
 };
 use sluice_manifests::default_exempt_namespaces;
 use sluice_runtime::client::ServerVersion;
+use sluice_runtime::clock::ServerClock;
 use sluice_runtime::watch::{Event, WatchHealth};
 
 use super::cluster::Connection;
+use super::evaluated::Evaluated;
 use super::lists::{ListError, Lists, Where};
+
+/// What is told of a pod only after a while is told at once (milliseconds).
+const TOLD_MS: u64 = 3_000;
 
 /// What was read.
 pub struct World {
@@ -47,7 +55,8 @@ pub struct World {
 /// Objects as they are fed.
 #[derive(Default)]
 struct Read {
-    aaqs: Vec<AaqWire>,
+    /// `None`: they may not be listed.
+    aaqs: Option<Vec<AaqWire>>,
     namespaces: Vec<NamespaceWire>,
     quotas: Vec<ArqWire>,
     cluster_quotas: Vec<AcrqWire>,
@@ -56,6 +65,9 @@ struct Read {
     machines: Vec<VmiWire>,
     migrations: Vec<VmimWire>,
     pods: Vec<PodWire>,
+    /// The JSON of each pod, where it was read.
+    texts: Vec<Box<RawValue>>,
+    evaluated: Evaluated,
 }
 
 /// What was read of a namespace; `None` of a kind: it may not be listed.
@@ -71,24 +83,28 @@ impl World {
     /// A namespace, and of cluster quotas what is needed to know how much of them is taken.
     pub async fn of_namespace(connection: &Connection, name: &str) -> anyhow::Result<Self> {
         let mut lists = Lists::new(connection);
+        let mut read = Read::default();
         let place = Where::Namespace(name);
+        read_aaqs(&mut lists, &mut read).await?;
         let kept = Kept {
-            pods: lists.all(place).await?,
+            pods: pods(&mut lists, &mut read, place).await?,
             quotas: lists.all(place).await?,
             machines: lists.all(place).await?,
             migrations: lists.all(place).await?,
         };
-        Self::with(lists, name, kept).await
+        Self::with(lists, name, read, kept).await
     }
 
     /// As [`Self::of_namespace`], of what watches keep of the namespace.
     pub async fn of_kept(connection: &Connection, name: &str, kept: Kept) -> anyhow::Result<Self> {
-        Self::with(Lists::new(connection), name, kept).await
+        let (mut lists, mut read) = (Lists::new(connection), Read::default());
+        read_aaqs(&mut lists, &mut read).await?;
+        Self::with(lists, name, read, kept).await
     }
 
-    async fn with(mut lists: Lists<'_>, name: &str, kept: Kept) -> anyhow::Result<Self> {
+    async fn with(mut lists: Lists<'_>, name: &str, mut read: Read, kept: Kept) -> anyhow::Result<Self> {
         let connection = lists.connection;
-        let (mut read, mut assumed) = (Read::default(), Vec::new());
+        let mut assumed = Vec::new();
         let place = Where::Namespace(name);
         let api = Api::<NamespaceWire>::all(connection.client.clone());
         read.namespaces = lists.get(&api, "namespaces", name).await?.into_iter().collect();
@@ -119,7 +135,8 @@ impl World {
         let mut lists = Lists::new(connection);
         let (mut read, mut assumed) = (Read::default(), Vec::new());
         let place = Where::Everywhere;
-        let pods = lists.all::<PodWire>(place).await?;
+        read_aaqs(&mut lists, &mut read).await?;
+        let pods = pods(&mut lists, &mut read, place).await?;
         let knows_pods = pods.is_some();
         read.pods = pods.unwrap_or_default();
         read.namespaces = lists.all_of_cluster::<NamespaceWire>().await?.unwrap_or_default();
@@ -141,8 +158,10 @@ impl World {
         let version = ServerVersion::fetch(&connection.client).await?;
         let now = connection.now();
         prepare(&mut read, only);
-        let gate = fed(connection, ChargeRules::for_minor(version.minor), &read);
-        let moment = Moment { mono_ms: 0, unix_ms: now.saturating_mul(1_000) };
+        let begin = Instant::now();
+        let gate = fed(connection.clock(), ChargeRules::for_minor(version.minor), &read);
+        let fed_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let moment = Moment { mono_ms: fed_ms.saturating_add(TOLD_MS), unix_ms: now.saturating_mul(1_000) };
         gate.state().lock().decide_in_memory(moment);
         let name = |quota: &AcrqWire| quota.metadata.name.clone();
         Ok(Self {
@@ -174,23 +193,13 @@ async fn read_configuration(
     read: &mut Read,
     assumed: &mut Vec<String>,
 ) -> Result<(), ListError> {
-    match lists.all_of_cluster::<AaqWire>().await? {
-        Some(aaqs) => {
-            // Who may not read the AAQ may not read these either.
-            let evaluators = lists.all_of_cluster::<EvaluatorWire>().await?.unwrap_or_default();
-            if is_evaluated(&aaqs, &evaluators) {
-                assumed.push(
-                    "evaluators are not asked: pods about which they say something are shown as Kubernetes counts them"
-                        .to_owned(),
-                );
-            }
-            read.aaqs = aaqs;
-        }
+    match &read.aaqs {
+        Some(_) => assumed.extend(read.evaluated.assumed(!read.texts.is_empty() || read.pods.is_empty())),
         None => {
             let calculator = calculator_told(&read.quotas);
             let name = calculator.map_or("IgnoreVmiCalculator", |calculator| calculator.name());
             assumed.push(format!("the AAQ cannot be read: VMs are taken to be counted by {name}"));
-            read.aaqs.extend(wire::<AaqWire>(json!({
+            read.aaqs = wire::<AaqWire>(json!({
                 "metadata": { "name": names::AAQ_NAME, "uid": names::AAQ_NAME },
                 "spec": {
                     "namespaceSelector": {},
@@ -199,7 +208,8 @@ async fn read_configuration(
                         "vmiCalculatorConfiguration": { "configName": name },
                     },
                 },
-            })));
+            }))
+            .map(|aaq| vec![aaq]);
         }
     }
     match lists.all::<KubeVirtWire>(Where::Everywhere).await? {
@@ -217,10 +227,30 @@ async fn read_configuration(
     Ok(())
 }
 
-/// Whether something else than Kubernetes may say what pods take.
-fn is_evaluated(aaqs: &[AaqWire], evaluators: &[EvaluatorWire]) -> bool {
-    let is_off = |it: &EvaluatorWire| it.spec.get("mode").and_then(Value::as_str) == Some("Off");
-    aaqs.iter().any(|aaq| aaq.spec.has_sidecars()) || !evaluators.iter().all(is_off)
+/// The configurations, and what else than Kubernetes says what pods take.
+async fn read_aaqs(lists: &mut Lists<'_>, read: &mut Read) -> Result<(), ListError> {
+    read.aaqs = lists.all_of_cluster().await?;
+    if let Some(aaqs) = &read.aaqs {
+        // Who may not read the AAQ may not read these either.
+        let evaluators = lists.all_of_cluster::<EvaluatorWire>().await?.unwrap_or_default();
+        read.evaluated = Evaluated::read(aaqs, &evaluators);
+    }
+    Ok(())
+}
+
+/// The pods, with their JSON where rules say what they take.
+async fn pods(
+    lists: &mut Lists<'_>,
+    read: &mut Read,
+    place: Where<'_>,
+) -> Result<Option<Vec<PodWire>>, ListError> {
+    if !read.evaluated.has_rules() {
+        return lists.all(place).await;
+    }
+    let Some(found) = lists.all::<PodWithText>(place).await? else { return Ok(None) };
+    let (pods, texts) = found.into_iter().map(|pod| (pod.wire, pod.text)).unzip();
+    read.texts = texts;
+    Ok(Some(pods))
 }
 
 /// How quotas say that VMs are counted.
@@ -276,7 +306,7 @@ fn prepare(read: &mut Read, only: Option<&str>) {
 }
 
 /// The gate, fed as its watches feed it.
-fn fed(connection: &Connection, rules: ChargeRules, read: &Read) -> Gate {
+fn fed(clock: Arc<ServerClock>, rules: ChargeRules, read: &Read) -> Gate {
     let health = || WatchHealth::new("list");
     let watches = GateWatches {
         pods: health(),
@@ -293,8 +323,8 @@ fn fed(connection: &Connection, rules: ChargeRules, read: &Read) -> Gate {
     let config = GateConfig::new(names::GATE, rules);
     let mut exempt = default_exempt_namespaces();
     exempt.push(NamespacePattern::named(names::INSTALL_NAMESPACE));
-    let gate = Gate::new(config, &exempt, GateMetrics::default(), watches, connection.clock());
-    feed(&read.aaqs, |event| gate.on_aaqs(event));
+    let gate = Gate::new(config, &exempt, GateMetrics::default(), watches, clock);
+    feed(read.aaqs.as_deref().unwrap_or_default(), |event| gate.on_aaqs(event));
     feed(&read.kubevirts, |event| gate.on_kubevirts(event));
     feed(&read.namespaces, |event| gate.on_namespaces(event));
     feed(&read.cluster_quotas, |event| gate.on_cluster_quotas(event));
@@ -304,11 +334,12 @@ fn fed(connection: &Connection, rules: ChargeRules, read: &Read) -> Gate {
     feed(&quotas, |event| gate.on_quotas(event));
     feed(&read.machines, |event| gate.on_machines(event));
     feed(&read.migrations, |event| gate.on_migrations(event));
-    feed(&read.pods, |event| gate.on_pods(event));
+    read.evaluated.feed_pods(&gate, &read.pods, &read.texts);
     gate
 }
 
-fn feed<K: Clone>(objects: &[K], on: impl Fn(&Event<K>)) {
+/// Feeds a list as a watch does.
+pub(super) fn feed<K: Clone>(objects: &[K], mut on: impl FnMut(&Event<K>)) {
     on(&Event::Init);
     for object in objects {
         on(&Event::InitApply(object.clone()));
@@ -335,3 +366,6 @@ pub fn pods_of_machines(pods: &[PodWire]) -> BTreeMap<&str, Vec<Arc<str>>> {
     }
     by_machine
 }
+
+#[cfg(test)]
+mod tests;

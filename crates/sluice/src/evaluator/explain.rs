@@ -12,8 +12,7 @@ use serde_json::{Map, Value};
 use sluice_api::Evaluator;
 use sluice_engine::evaluation::combine;
 use sluice_engine::{Charge, ChargeRules, Format, Resource};
-use sluice_evaluators::{Answered, RuleEvaluator};
-use sluice_webhook::endpoints::check_evaluator;
+use sluice_evaluators::{Answered, RuleEvaluator, check_evaluator};
 
 use crate::output::Output;
 

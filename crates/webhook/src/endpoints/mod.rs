@@ -21,7 +21,7 @@ use sluice_api::{Endpoint, names};
 
 pub use aaq_validate::aaq_validate;
 pub use acrq_validate::acrq_validate;
-pub use evaluator_validate::{EvaluatorError, check_evaluator, evaluator_validate};
+pub use evaluator_validate::evaluator_validate;
 pub use pod_gate::pod_gate;
 pub use quota_validate::{QuotaEndpoint, quota_validate, quota_validate_in};
 pub use vm_size::vm_size;

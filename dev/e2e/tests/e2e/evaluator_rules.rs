@@ -57,7 +57,32 @@ impl Rules {
     }
 }
 
+impl Rules {
+    /// Waits until its status says that it matches and holds so many pods.
+    async fn until_figures(&self, name: &str, matched: i64, held: i64) {
+        let is_said = || async {
+            let status = self.0.get(name).await.ok()?.status?;
+            (status.matched == Some(matched) && status.held == Some(held)).then_some(())
+        };
+        let what = format!("evaluator {name} to match {matched} and to hold {held}");
+        wait::eventually(SOON, is_said, &what).await.unwrap();
+    }
+}
+
 impl Team {
+    /// Waits until the quota has the condition `Evaluated`, or has none; returns its message.
+    async fn until_evaluated(&self, quota: &str, is_there: bool) -> Option<String> {
+        let quotas: Api<sluice_api::ApplicationAwareResourceQuota> =
+            Api::namespaced(self.client.clone(), &self.namespace.name);
+        let said = || async {
+            let status = quotas.get(quota).await.ok()?.status?;
+            let condition = status.conditions.into_iter().find(|it| it.type_ == names::EVALUATED);
+            (condition.is_some() == is_there)
+                .then_some(condition.map(|it| format!("{} {}", it.status, it.message)))
+        };
+        wait::eventually(SOON, said, "the condition Evaluated").await.unwrap()
+    }
+
     async fn database(&self, name: &str, cpu: Option<&str>) {
         let mut database = pod(name);
         database["metadata"]["labels"] = json!({ "app": "db" });
@@ -201,6 +226,106 @@ async fn a_new_leader_knows_the_rules_before_it_releases() {
         assert!(is_held(&team.pods.get(&format!("next-{number}")).await.unwrap()), "{number}");
     }
     team.until_used("licences", LICENCE, "2").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_says_how_many_pods_it_matches_and_holds_and_a_quota_what_runs_without_an_answer() {
+    let bed = idle_bed().await;
+    let _running = Running::on(&bed, Setup::default()).await.unwrap();
+    let (rules, team) = (Rules::of(&bed), Team::plain(&bed, "figures").await);
+    team.quota("licences", &[(LICENCE, "9")]).await;
+    for (name, cpu) in [("large", Some("1500m")), ("without", None)] {
+        team.database(name, cpu).await;
+        team.until_released(name).await;
+    }
+    team.pod("plain", &[("cpu", "100m")]).await;
+    team.until_released("plain").await;
+    rules.write("licence", &licence()).await.unwrap();
+    rules.until_figures("licence", 1, 0).await;
+    let words = "False 1 pod that runs (without) has no answer of evaluators: charged is what was answered last, or \
+                 else what Kubernetes counts";
+    assert_eq!(team.until_evaluated("licences", true).await.unwrap(), words);
+    team.database("second", Some("1")).await;
+    team.until_released("second").await;
+    team.database("held", None).await;
+    team.until_told("held", "NotEvaluated", "held: ").await;
+    rules.until_figures("licence", 2, 1).await;
+    let charge = "'requests.cpu' in native ? native['requests.cpu'].ceil() : 1";
+    rules.change("licence", json!({ "cel": { "charge": { LICENCE: charge } } })).await;
+    team.until_released("held").await;
+    rules.until_figures("licence", 4, 0).await;
+    assert_eq!(team.until_evaluated("licences", false).await, None);
+    team.until_used("licences", LICENCE, "5").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_in_the_shadow_says_what_it_would_charge_and_charges_nothing() {
+    let bed = idle_bed().await;
+    let _running = Running::on(&bed, Setup::default()).await.unwrap();
+    let (rules, team) = (Rules::of(&bed), Team::plain(&bed, "shadow").await);
+    team.quota("licences", &[(LICENCE, "1"), ("pods", "3")]).await;
+    team.database("first", Some("1500m")).await;
+    team.until_released("first").await;
+    let mut rule = licence();
+    rule["mode"] = json!("Shadow");
+    rules.write("licence", &rule).await.unwrap();
+    assert_eq!(rules.until_ready("licence", "False").await.0, "Shadow");
+    for (name, cpu) in [("second", Some("1")), ("without", None)] {
+        team.database(name, cpu).await;
+        team.until_released(name).await;
+    }
+    team.database("waits", None).await;
+    team.until_told("waits", "QuotaExceeded", "").await;
+    let said = || async {
+        let shadow = rules.0.get("licence").await.ok()?.status?.shadow?;
+        let [amount] = &shadow.largest[..] else { return None };
+        let (of, sums) = ((amount.namespace.clone(), &*amount.quota), (&*amount.used.0, &*amount.enforced.0));
+        let total: Vec<_> = shadow.total.iter().map(|it| (&*it.key, &*it.change.0)).collect();
+        let is_it = (of.1, &*amount.key, &*amount.hard.0, sums) == ("licences", LICENCE, "1", ("0", "3"))
+            && (shadow.held, shadow.differences, &total[..]) == (1, 1, &[(LICENCE, "3")][..]);
+        (is_it && of.0.as_deref() == Some(&*team.namespace.name)).then_some(())
+    };
+    wait::eventually(SOON, said, "what the rule would charge").await.unwrap();
+    team.until_used("licences", LICENCE, "0").await;
+    // What was said is what is charged.
+    rules.change("licence", json!({ "mode": "Enforce" })).await;
+    team.until_used("licences", LICENCE, "3").await;
+    rules.until_figures("licence", 2, 1).await;
+    assert_eq!(rules.0.get("licence").await.unwrap().status.unwrap().shadow, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_are_evaluated_by_who_asks_why_where_nothing_leads() {
+    let bed = idle_bed().await;
+    let running = Running::on(&bed, Setup::default()).await.unwrap();
+    let (rules, team) = (Rules::of(&bed), Team::plain(&bed, "why-rules").await);
+    let namespace = team.namespace.name.as_str();
+    team.quota("licences", &[(LICENCE, "2")]).await;
+    rules.write("licence", &licence()).await.unwrap();
+    rules.until_ready("licence", "True").await;
+    team.database("first", Some("1500m")).await;
+    team.until_released("first").await;
+    team.database("second", Some("1")).await;
+    team.until_told("second", "QuotaExceeded", "").await;
+    team.database("without", None).await;
+    team.until_told("without", "NotEvaluated", "held: ").await;
+    let ask = |pod: &'static str, flags: &'static [&'static str]| {
+        let bed = &bed;
+        async move {
+            let arguments = [&["why", "pod", pod, "-n", namespace, "-o", "json"][..], flags].concat();
+            let (text, _) = crate::why::said(bed, 3, &arguments).await;
+            serde_json::from_str::<Value>(&text).unwrap()
+        }
+    };
+    let of_leader = [ask("second", &[]).await, ask("without", &[]).await];
+    assert_eq!(of_leader[0]["source"], "leader");
+    running.controller.program.kill();
+    running.controller.program.wait().await;
+    for (pod, of_leader) in ["second", "without"].into_iter().zip(of_leader) {
+        let found = ask(pod, &["--recompute"]).await;
+        assert_eq!((&found["source"], &found["assumed"]), (&json!("recomputed"), &json!([])));
+        assert_eq!(found["explanations"], of_leader["explanations"]);
+    }
 }
 
 /// As `kubectl apply` does, which refuses fields that are not there.

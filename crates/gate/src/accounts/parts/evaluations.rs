@@ -1,5 +1,6 @@
 //! What evaluators say of pods: the last answer of each, the questions that are open, and why they are.
 
+mod counts;
 mod questions;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -10,6 +11,7 @@ use sluice_index::{NamespaceId, push_tightly};
 
 use crate::evaluators::{Content, EvaluatorsConfig, Price};
 use crate::turns::Turns;
+use counts::Counts;
 
 /// What is known of one pod. There is one of each pod, so it is small.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +28,14 @@ struct Known {
     selected_by: u16,
     /// Those that gave the last answer.
     asked: u16,
+    /// Those that are to be asked now.
+    wanted: u16,
+    /// The rules that matched by the last answer.
+    matched: u16,
+    /// What Kubernetes counts is in that answer.
+    retains: bool,
+    /// What the pod is counted as.
+    counted: counts::Bits,
     /// The last answer is about this content.
     is_current: bool,
     /// A later version was seen without its content.
@@ -45,11 +55,19 @@ struct Open {
     has_turn: bool,
     failures: u32,
     failure: Option<Arc<str>>,
+    /// The rule that has no answer, a bit for each evaluator.
+    failed_by: u16,
     /// Not to be asked about before (milliseconds); `NEVER`: before something has changed.
     retry_ms: u64,
     is_told: bool,
     has_expired: bool,
     is_native: bool,
+}
+
+impl Open {
+    const fn is_overdue(&self) -> bool {
+        self.is_told && !self.is_waiting
+    }
 }
 
 /// What is to be charged of a pod by what evaluators say.
@@ -96,6 +114,9 @@ pub struct Evaluations {
     unanswered: BTreeSet<(NamespaceId, PodId)>,
     /// Namespaces that have no pending pod any more.
     ended: Vec<NamespaceId>,
+    counts: Counts,
+    /// Pods of which may be to be told something else: they run without an answer, or do so no more.
+    moved: Vec<PodId>,
     /// Pods that have to be looked at, since another one went.
     looks: Vec<PodId>,
     /// Evaluators do not work since (milliseconds).
@@ -129,10 +150,16 @@ impl Evaluations {
         let ended = self.pending.iter().map(|(namespace, _)| *namespace).collect::<BTreeSet<_>>();
         let (revision, last_serial) = (self.revision.wrapping_add(1).max(1), self.last_serial);
         let (known, charges) = match &config {
-            Some(_) => (std::mem::take(&mut self.known), std::mem::take(&mut self.charges)),
+            Some(_) => {
+                let mut known = std::mem::take(&mut self.known);
+                known.iter_mut().for_each(Known::uncount);
+                (known, std::mem::take(&mut self.charges))
+            }
             None => Default::default(),
         };
         let in_flight = std::mem::take(&mut self.in_flight);
+        let overdue = self.open.iter().filter(|(_, open)| open.is_overdue()).map(|(id, _)| *id);
+        let moved = self.moved.iter().copied().chain(overdue).collect();
         let ended = ended.into_iter().collect();
         *self = Self {
             config,
@@ -142,6 +169,7 @@ impl Evaluations {
             in_flight,
             ended,
             last_serial,
+            moved,
             broken_since_ms: self.broken_since_ms,
             ..Self::default()
         };
@@ -180,6 +208,7 @@ impl Evaluations {
         if let Some(open) = self.open.get_mut(&id).filter(|_| is_changed) {
             // Nothing was said yet of what it is now. It does not leave the turns of those that fail by that.
             (open.failure, open.retry_ms) = (None, 0);
+            self.count(id);
         }
         is_other
     }
@@ -218,6 +247,11 @@ impl Evaluations {
         self.get(id)?.last.as_ref()
     }
 
+    /// Whether what Kubernetes counts is in the last answer about the pod.
+    pub fn retains(&self, id: PodId) -> bool {
+        self.get(id).is_some_and(|known| known.retains)
+    }
+
     /// The pod is priced as this one until there is an answer about it.
     pub fn inherit(&mut self, id: PodId, from: PodId) {
         let Some(known) = self.get(from).filter(|known| known.last.is_some()) else { return };
@@ -236,7 +270,7 @@ impl Evaluations {
     pub fn unprice(&mut self, id: PodId) -> bool {
         let known = self.known.get_mut(id.0 as usize);
         known.is_some_and(|known| {
-            known.is_current = false;
+            (known.is_current, known.matched) = (false, 0);
             known.last.take().is_some()
         })
     }
@@ -275,6 +309,22 @@ impl Evaluations {
     /// Whether what keeps the pod waiting is to be told.
     pub fn is_told(&self, id: PodId) -> bool {
         self.open.get(&id).is_some_and(|open| open.is_told)
+    }
+
+    /// Whether the pod runs and has had no answer for a while.
+    pub fn is_overdue(&self, id: PodId) -> bool {
+        self.open.get(&id).is_some_and(Open::is_overdue)
+    }
+
+    /// The pod claims something else than before.
+    pub fn note_moved(&mut self, id: PodId) {
+        if self.is_overdue(id) {
+            self.moved.push(id);
+        }
+    }
+
+    pub fn take_moved(&mut self) -> Vec<PodId> {
+        std::mem::take(&mut self.moved)
     }
 
     /// Whether pods that run in the namespace have to be answered before its sums are complete.

@@ -8,7 +8,7 @@ use sluice_index::NamespaceId;
 use super::{Answered, Evaluation, Evaluations, Known, Open, halves};
 use crate::backoff::{backoff_ms, delay_ms};
 use crate::config::Moment;
-use crate::evaluators::{Again, Failed, OnFailure, Price};
+use crate::evaluators::{Again, Failed, OnFailure, Said};
 
 /// A pod that has no answer is told of after so long (milliseconds).
 const TOLD_MS: u64 = 2_000;
@@ -32,6 +32,9 @@ impl Evaluations {
         is_waiting: bool,
         now: Moment,
     ) {
+        if let Some(known) = self.slot(id) {
+            known.wanted = selected;
+        }
         if matches!(self.of(id, selected), Evaluation::Current(_)) {
             self.close(id);
             return;
@@ -50,11 +53,15 @@ impl Evaluations {
             has_turn: false,
             failures: 0,
             failure: None,
+            failed_by: 0,
             retry_ms: 0,
             is_told: false,
             has_expired: false,
             is_native: false,
         });
+        if open.is_told && open.is_waiting != is_waiting {
+            self.moved.push(id);
+        }
         open.is_waiting = is_waiting;
         if open.selected != selected {
             // A question that is in flight is about other evaluators.
@@ -77,6 +84,7 @@ impl Evaluations {
             turns.push(namespace, id);
         }
         self.arm(id);
+        self.count(id);
     }
 
     fn arm(&mut self, id: PodId) {
@@ -96,9 +104,20 @@ impl Evaluations {
         }
     }
 
+    /// The pod is not asked about any more.
+    pub fn leave(&mut self, id: PodId) {
+        if let Some(known) = self.known.get_mut(id.0 as usize) {
+            known.wanted = 0;
+        }
+        self.close(id);
+    }
+
     /// The pod is not asked about, for now or any more.
     pub fn close(&mut self, id: PodId) {
-        let Some(open) = self.open.remove(&id) else { return };
+        self.note_moved(id);
+        let closed = self.open.remove(&id);
+        self.count(id);
+        let Some(open) = closed else { return };
         self.later.cancel(&id);
         self.unanswered.remove(&(open.namespace, id));
         self.end_pending(open.namespace, id);
@@ -112,7 +131,7 @@ impl Evaluations {
 
     /// The pod is gone.
     pub fn forget(&mut self, id: PodId) {
-        self.close(id);
+        self.leave(id);
         if let Some(known) = self.known.get_mut(id.0 as usize) {
             *known = Known::default();
         }
@@ -163,7 +182,7 @@ impl Evaluations {
         &mut self,
         serial: u64,
         hash: u128,
-        answer: Result<Price, Failed>,
+        answer: Result<Said, Failed>,
         now: Moment,
     ) -> Answered {
         let Some((id, _)) = self.in_flight.remove(&serial) else { return Answered::Dropped };
@@ -177,11 +196,11 @@ impl Evaluations {
             return Answered::Dropped;
         }
         match answer {
-            Ok(price) => {
+            Ok(Said { price, matched, retains }) => {
                 let (price, revision) = (self.share(price), self.revision);
                 if let Some(known) = self.slot(id) {
                     (known.last, known.answered, known.is_current) = (Some(price), revision, true);
-                    known.asked = selected;
+                    (known.asked, known.matched, known.retains) = (selected, matched, retains);
                 }
                 // It stays open as long as its content is not known.
                 self.ask(id, (namespace, selected), is_waiting, now);
@@ -189,10 +208,10 @@ impl Evaluations {
                 self.end_pending(namespace, id);
                 Answered::Priced
             }
-            Err(Failed { text, again }) => {
+            Err(Failed { text, by, again }) => {
                 if let Some(open) = self.open.get_mut(&id) {
                     open.failures = open.failures.saturating_add(1);
-                    open.failure = Some(text);
+                    (open.failure, open.failed_by) = (Some(text), by);
                     open.retry_ms = match again {
                         Again::In(after) => now.mono_ms + delay_ms(Some(after), open.failures),
                         Again::Later => now.mono_ms + backoff_ms(RETRY_MS, open.failures),
@@ -201,6 +220,7 @@ impl Evaluations {
                 }
                 self.end_pending(namespace, id);
                 self.arm(id);
+                self.count(id);
                 Answered::Failed
             }
         }
@@ -215,6 +235,7 @@ impl Evaluations {
             if !open.is_told && open.since_ms + TOLD_MS <= now.mono_ms {
                 open.is_told = true;
                 told.push(id);
+                self.moved.push(id);
             }
             let (of, is_waiting) = ((open.namespace, open.selected), open.is_waiting);
             if !open.has_expired && open.since_ms + PAUSED_MS <= now.mono_ms {

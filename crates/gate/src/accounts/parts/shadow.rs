@@ -1,0 +1,195 @@
+//! What rules in the shadow say of pods, and the sums of what they would change.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use sluice_engine::{PodId, QuotaId, QuotaSet, Resource};
+
+use crate::evaluators::Content;
+use crate::shadow::{MOST_SHADOWS, Opinion, ShadowConfig};
+
+/// By resource, how much more would be charged, or less (nano-units); none of it is 0.
+pub type Change = BTreeMap<Resource, i128>;
+
+/// What is known of a pod that one of the rules selects.
+#[derive(Debug)]
+struct Known {
+    content: Content,
+    /// By the place of the rule; what does not match is left out.
+    opinions: Vec<(usize, Opinion)>,
+    /// What is summed up of the pod, by the place of the rule.
+    counted: Vec<(usize, Standing)>,
+}
+
+/// What the pod is to one rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits, and would be held.
+    Held,
+    /// The rule matches it, and it does not run.
+    Matched,
+    /// It runs, and these quotas would be charged so much more or less for it.
+    Changed(Arc<QuotaSet>, Change),
+}
+
+/// The sums of one rule.
+#[derive(Debug, Default)]
+pub struct Sums {
+    pub matched: usize,
+    pub held: usize,
+    /// Over all pods that run.
+    pub total: Change,
+    /// Those whose sums are others.
+    pub quotas: BTreeMap<QuotaId, Change>,
+}
+
+/// Invariant: `sums` are the sums of what pods are counted as. A pod that may have to be counted as something else is moved.
+#[derive(Debug, Default)]
+pub struct Shadow {
+    config: Option<Arc<ShadowConfig>>,
+    revision: u32,
+    pods: HashMap<PodId, Known>,
+    moved: VecDeque<PodId>,
+    sums: [Sums; MOST_SHADOWS],
+}
+
+impl Shadow {
+    pub const fn is_on(&self) -> bool {
+        self.config.is_some()
+    }
+
+    #[cfg(test)]
+    pub const fn revision(&self) -> u32 {
+        self.revision
+    }
+
+    pub fn config(&self) -> Option<&ShadowConfig> {
+        self.config.as_deref()
+    }
+
+    /// From now on these are evaluated. Nothing is known of what they say.
+    pub fn configure(&mut self, config: Option<Arc<ShadowConfig>>) -> u32 {
+        let revision = self.revision.wrapping_add(1).max(1);
+        *self = Self { config, revision, ..Self::default() };
+        revision
+    }
+
+    /// The pod was seen with this content. Whether its rules have to be evaluated.
+    pub fn see(&mut self, id: PodId, content: Content) -> bool {
+        if content.revision != self.revision || !self.is_on() {
+            return false;
+        }
+        if content.selected_by == 0 {
+            self.forget(id);
+            return false;
+        }
+        self.note_moved(id);
+        self.pods.get(&id).is_none_or(|known| known.content != content)
+    }
+
+    /// The rules say this of the pod with this content.
+    pub fn take(&mut self, id: PodId, content: Content, opinions: Vec<(usize, Opinion)>) {
+        if content.revision != self.revision {
+            return;
+        }
+        let matching = opinions.into_iter().filter(|(_, opinion)| *opinion != Opinion::NoMatch);
+        let opinions = matching.collect();
+        match self.pods.get_mut(&id) {
+            Some(known) => (known.content, known.opinions) = (content, opinions),
+            None => {
+                self.pods.insert(id, Known { content, opinions, counted: Vec::new() });
+            }
+        }
+        self.note_moved(id);
+    }
+
+    /// What the rules say of the pod, by their places.
+    pub fn opinions(&self, id: PodId) -> &[(usize, Opinion)] {
+        self.pods.get(&id).map_or(&[], |known| &known.opinions)
+    }
+
+    /// The pod may have to be counted as something else.
+    pub fn note_moved(&mut self, id: PodId) {
+        if self.pods.get(&id).is_some_and(|known| !known.opinions.is_empty() || !known.counted.is_empty()) {
+            self.moved.push_back(id);
+        }
+    }
+
+    /// All pods of these may have to be counted as something else.
+    pub fn note_all_moved(&mut self, pods: &[PodId]) {
+        pods.iter().for_each(|id| self.note_moved(*id));
+    }
+
+    pub fn next_moved(&mut self) -> Option<PodId> {
+        self.moved.pop_front()
+    }
+
+    pub fn has_moved(&self) -> bool {
+        !self.moved.is_empty()
+    }
+
+    /// The pod is gone.
+    pub fn forget(&mut self, id: PodId) {
+        self.count(id, Vec::new());
+        self.pods.remove(&id);
+    }
+
+    /// The pod is counted so from now on, by the place of the rule.
+    pub fn count(&mut self, id: PodId, standings: Vec<(usize, Standing)>) {
+        let Some(known) = self.pods.get_mut(&id) else { return };
+        if known.counted == standings {
+            return;
+        }
+        let before = std::mem::replace(&mut known.counted, standings);
+        for (place, standing) in &before {
+            if let Some(sums) = self.sums.get_mut(*place) {
+                sums.add(standing, false);
+            }
+        }
+        for (place, standing) in &known.counted {
+            if let Some(sums) = self.sums.get_mut(*place) {
+                sums.add(standing, true);
+            }
+        }
+    }
+
+    /// The sums of each rule.
+    pub fn sums(&self) -> impl Iterator<Item = (&Arc<str>, &Sums)> {
+        let rules = self.config.iter().flat_map(|config| &config.rules);
+        rules.map(|(name, _)| name).zip(&self.sums)
+    }
+}
+
+impl Sums {
+    /// Adds what one pod is, or takes it away.
+    fn add(&mut self, standing: &Standing, is_added: bool) {
+        let count = |number: &mut usize| {
+            *number = if is_added { *number + 1 } else { number.saturating_sub(1) };
+        };
+        match standing {
+            Standing::Held => count(&mut self.held),
+            Standing::Matched => count(&mut self.matched),
+            Standing::Changed(quotas, change) => {
+                count(&mut self.matched);
+                add(&mut self.total, change, is_added);
+                for quota in quotas.iter() {
+                    let sum = self.quotas.entry(*quota).or_default();
+                    add(sum, change, is_added);
+                    if sum.is_empty() {
+                        self.quotas.remove(quota);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn add(sum: &mut Change, change: &Change, is_added: bool) {
+    for (resource, amount) in change {
+        let entry = sum.entry(resource.clone()).or_default();
+        *entry = if is_added { entry.saturating_add(*amount) } else { entry.saturating_sub(*amount) };
+        if *entry == 0 {
+            sum.remove(resource);
+        }
+    }
+}
