@@ -22,6 +22,7 @@ pub mod removal;
 pub mod running;
 pub mod scrape;
 pub mod service;
+mod shipped;
 pub mod simulated_harvester;
 pub mod simulated_kubelet;
 pub mod simulated_rancher;

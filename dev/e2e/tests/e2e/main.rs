@@ -9,6 +9,7 @@ mod api;
 mod best_effort;
 mod bundle;
 mod certificates;
+mod check;
 mod cluster_quotas;
 mod conformance;
 mod context;
