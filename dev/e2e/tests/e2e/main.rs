@@ -29,6 +29,7 @@ mod metrics;
 mod monitoring_live;
 mod operands;
 mod operator_cr;
+mod pages;
 mod pause;
 mod pods;
 mod rbac;

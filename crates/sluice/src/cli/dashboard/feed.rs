@@ -141,7 +141,7 @@ impl Feed<'_> {
 }
 
 /// The conditions that are not as they should be.
-fn wrong(aaq: &AaqWire) -> Vec<Condition> {
+pub fn wrong(aaq: &AaqWire) -> Vec<Condition> {
     let conditions = aaq.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let wrong = conditions.filter(|condition| {
         let bad = match condition.type_.as_str() {
