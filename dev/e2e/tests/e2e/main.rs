@@ -32,6 +32,7 @@ mod operator_cr;
 mod pages;
 mod pause;
 mod pods;
+mod proxies;
 mod rbac;
 mod reapply;
 mod restore;
