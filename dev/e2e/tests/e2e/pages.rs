@@ -1,6 +1,7 @@
 //! Pages of `sluice dashboard` without a browser: what they say.
 
 use std::path::Path;
+use std::time::Instant;
 
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Empty};
@@ -8,9 +9,9 @@ use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use sluice_e2e::build;
-use sluice_testbed::{Bed, Program, wait};
+use sluice_testbed::{Bed, Component, Program, wait};
 
-use crate::context::SOON;
+use crate::context::{SOON, idle_bed};
 
 /// `sluice dashboard`, and the cookie of who has come in.
 pub struct Pages {
@@ -23,6 +24,11 @@ impl Pages {
     /// Of a bundle, by a machine that knows no cluster.
     pub async fn of_bundle(bed: &Bed, bundle: &Path) -> Self {
         Self::start(bed, "--from", bundle).await
+    }
+
+    /// Of the bed.
+    pub async fn of_bed(bed: &Bed) -> Self {
+        Self::start(bed, "--kubeconfig", bed.admin_kubeconfig()).await
     }
 
     async fn start(bed: &Bed, flag: &str, path: &Path) -> Self {
@@ -82,4 +88,22 @@ impl Pages {
         self.program.terminate();
         assert_eq!(self.program.wait().await.code, 0, "{}", self.program.log());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_that_stands_still_is_told_and_so_is_that_it_goes_on() {
+    let bed = idle_bed().await;
+    let pages = Pages::of_bed(&bed).await;
+    let until = async |is_live: bool| {
+        let shown = || async { (pages.page("/").await.contains("Not live since ") != is_live).then_some(()) };
+        wait::eventually(SOON, shown, &format!("the page to be live: {is_live}")).await.unwrap();
+    };
+    until(true).await;
+    bed.pause(Component::ApiServer);
+    let stopped = Instant::now();
+    until(false).await;
+    eprintln!("the banner comes {:?} after the API server stands still", stopped.elapsed());
+    bed.resume(Component::ApiServer);
+    until(true).await;
+    pages.end().await;
 }
