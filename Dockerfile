@@ -7,6 +7,7 @@ RUN target="$(uname -m)-unknown-linux-gnu" \
     cargo build --release --locked --package sluice --bin sluice --target "$target" \
  && mkdir -p /image/etc \
  && cp "target/$target/release/sluice" /image/sluice \
+ && ln -s sluice /image/kubectl-sluice \
  && printf 'root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n' > /image/etc/passwd \
  && printf 'root:x:0:\nnonroot:x:65532:\n' > /image/etc/group
 

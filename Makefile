@@ -87,6 +87,10 @@ bench-quick: ## every bench for a few seconds, to see that it gives all its figu
 image: ## build target/image/sluice.tar, without a container engine
 	@$(XTASK) image
 
+.PHONY: plugin
+plugin: ## build target/plugin: the program as a plug-in of kubectl, and krew's manifest
+	@$(XTASK) plugin
+
 .PHONY: gen
 gen: ## write deploy/ from the code
 	@$(XTASK) gen

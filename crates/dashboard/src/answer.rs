@@ -94,6 +94,19 @@ pub struct Told {
     pub missing: Vec<String>,
 }
 
+/// A pod that waits, of which no more is known than what was said of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// When it was created, in seconds since the epoch.
+    pub since: Option<i64>,
+    /// The last that was said.
+    pub said: String,
+}
+
 /// What is in a quota.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaTold {
@@ -107,6 +120,10 @@ pub struct QuotaTold {
     pub queue: Vec<PodExplanation>,
     /// How many wait.
     pub waiting: usize,
+    /// Why takers and queue are not known.
+    pub unknown: Option<String>,
+    /// Then, the pods that wait in the namespace.
+    pub recorded: Vec<Recorded>,
     /// What could not be known and was taken to be so.
     pub assumed: Vec<String>,
     /// Rights that were missing.

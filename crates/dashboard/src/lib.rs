@@ -21,7 +21,9 @@ mod style_tests;
 mod table;
 mod treemap;
 
-pub use answer::{Answer, Asked, Cluster, Drain, DrainRow, Followed, Link, QuotaTold, SubjectKind, Told};
+pub use answer::{
+    Answer, Asked, Cluster, Drain, DrainRow, Followed, Link, QuotaTold, Recorded, SubjectKind, Told,
+};
 pub use model::{Interruption, Model, Shared};
 pub use seen::{Condition, Kind, Line, Migration, Quota, Share};
 pub use server::{Bound, bind};

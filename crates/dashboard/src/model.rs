@@ -31,6 +31,7 @@ pub struct Model {
     interrupted: BTreeMap<String, Interruption>,
     missing: BTreeSet<String>,
     notes: BTreeSet<String>,
+    record: Option<i64>,
 }
 
 impl Model {
@@ -38,6 +39,12 @@ impl Model {
     #[must_use]
     pub fn new(cluster: &str) -> Self {
         Self { cluster: cluster.to_owned(), ..Self::default() }
+    }
+
+    /// What a bundle has that was taken at this second of the epoch: nothing of it will change. `name` is that of its file.
+    #[must_use]
+    pub fn of_record(name: &str, taken: i64) -> Self {
+        Self { record: Some(taken), ..Self::new(name) }
     }
 
     /// What is wrong with the installation, as the `AAQ` says.
@@ -94,6 +101,11 @@ impl Model {
             true => self.notes.insert(note.to_owned()),
             false => self.notes.remove(note),
         };
+    }
+
+    /// When it was taken, if it is a bundle.
+    pub(crate) const fn record(&self) -> Option<i64> {
+        self.record
     }
 
     pub(crate) fn cluster(&self) -> &str {

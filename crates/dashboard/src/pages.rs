@@ -59,8 +59,6 @@ pub(crate) fn sections(page: &Page, view: &View<'_>) -> Vec<Section> {
         }
         Page::Why { kind, namespace, name } => sections.extend(why::sections(view, *kind, namespace, name)),
         Page::Migrations => sections.push(("migrations", migrations::list(view))),
-        // A node is looked at once, when its page is opened.
-        Page::Drain { node } if node.is_some() && view.drain.is_none() => {}
         Page::Drain { node } => sections.push(("drain", drain::table(view, node.as_deref()))),
     }
     sections.into_iter().map(|(id, html)| Section { id, html: finished(html) }).collect()

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::answer::{Cluster, Followed};
+use crate::answer::{Cluster, Drain, Followed};
 use crate::model::Shared;
 use crate::page::Page;
 use crate::pages::{Section, View, sections};
@@ -21,6 +21,10 @@ use crate::pages::{Section, View, sections};
 const BETWEEN: Duration = Duration::from_millis(500);
 /// At most between two looks: ages and the clock go on by themselves.
 const TICK: Duration = Duration::from_secs(1);
+/// At least between two looks at the VMs of a node, which are lists of all VMs.
+const BETWEEN_DRAINS: Duration = Duration::from_secs(10);
+/// What takes long is done seldom: a look takes no more than this part of the time.
+const PART: u32 = 4;
 
 /// A page that is open.
 struct Open {
@@ -29,6 +33,8 @@ struct Open {
     page: Page,
     news: watch::Receiver<u64>,
     followed: Option<Followed>,
+    /// The last look at a node, and when the next one is due.
+    drain: Option<(Result<Drain, String>, Instant)>,
     /// Of each section what was sent last, as a hash.
     sent: HashMap<&'static str, u64>,
     looked: Option<Instant>,
@@ -42,10 +48,11 @@ pub(crate) fn changes(
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     let followed = page.asked().map(|asked| cluster.follow(asked));
     let news = model.changes();
-    let open = Open { model, cluster, page, news, followed, sent: HashMap::new(), looked: None };
+    let open = Open { model, cluster, page, news, followed, drain: None, sent: HashMap::new(), looked: None };
     stream::unfold(open, |mut open| async move {
         loop {
             open.until_due().await;
+            open.look_at_node().await;
             let changed = open.changed();
             if !changed.is_empty() {
                 return Some((Ok(event(&changed)), open));
@@ -84,15 +91,27 @@ impl Open {
         sleep_until(looked + BETWEEN).await;
     }
 
+    /// Looks at the node of the page, if it is time.
+    async fn look_at_node(&mut self) {
+        let Page::Drain { node: Some(node) } = &self.page else { return };
+        let begun = Instant::now();
+        if self.drain.as_ref().is_none_or(|(_, due)| *due <= begun) {
+            let drain = self.cluster.drain(node.clone()).await;
+            let pause = (begun.elapsed() * PART).max(BETWEEN_DRAINS);
+            self.drain = Some((drain, Instant::now() + pause));
+        }
+    }
+
     /// The sections that are not as they were sent.
     fn changed(&mut self) -> Vec<Section> {
         self.looked = Some(Instant::now());
         self.news.mark_unchanged();
         let answer = self.followed.as_mut().and_then(|followed| followed.borrow_and_update().clone());
         let now = self.cluster.now();
+        let drain = self.drain.as_ref().map(|(drain, _)| drain);
         let mut made = self
             .model
-            .look(|model| sections(&self.page, &View { model, answer: answer.as_deref(), drain: None, now }));
+            .look(|model| sections(&self.page, &View { model, answer: answer.as_deref(), drain, now }));
         made.retain(|section| {
             let mut hasher = DefaultHasher::new();
             section.html.hash(&mut hasher);

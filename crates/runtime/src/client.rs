@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode, header};
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper::rt::{Read, Write};
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::util::MapResponseLayer;
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder};
 
 use crate::clock::ServerClock;
 use crate::date_header::date_of;
+use crate::proxy::{Environment, UnknownProxy, Way, way};
 
 /// How to reach the API server.
 #[derive(Debug, Clone)]
@@ -79,9 +81,9 @@ pub enum ClientError {
     /// The user agent has characters that a header cannot carry.
     #[error("user agent {0:?} is not a valid header value; use printable ASCII")]
     UserAgent(String),
-    /// A proxy is configured; this build has no proxy support.
-    #[error("cannot use proxy {0}: proxies are not supported; unset proxy-url and HTTPS_PROXY")]
-    Proxy(http::Uri),
+    /// The proxy of the kubeconfig or of `HTTPS_PROXY` is of a kind that is not known.
+    #[error("cannot use proxy {0}: use one of http://host:port and socks5://host:port")]
+    Proxy(String),
     /// TLS material or credentials cannot be used.
     #[error("cannot build the client: {0}")]
     Build(#[source] kube::Error),
@@ -112,7 +114,8 @@ pub async fn connect(options: &ClientOptions) -> Result<Client, ClientError> {
 /// As [`connect`], from a configuration that the caller made (tests, several contexts).
 ///
 /// # Errors
-/// When the user agent is no header value, a proxy is configured, or the TLS material or credentials cannot be used.
+/// When the user agent is no header value, the proxy is of an unknown kind, or the TLS material or credentials cannot be
+/// used.
 pub fn client_from(mut config: Config, options: &ClientOptions) -> Result<Client, ClientError> {
     let agent = HeaderValue::from_str(&options.user_agent)
         .map_err(|_| ClientError::UserAgent(options.user_agent.clone()))?;
@@ -128,15 +131,29 @@ pub fn client_from(mut config: Config, options: &ClientOptions) -> Result<Client
         config.cluster_url = server.url.clone();
         config.tls_server_name = server.tls_name.clone();
     }
-    if let Some(proxy) = config.proxy_url.take() {
-        return Err(ClientError::Proxy(proxy));
-    }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(options.connect_timeout));
     tcp.set_keepalive(Some(Duration::from_secs(30)));
-    let https = config.rustls_https_connector_with_connector(tcp).map_err(ClientError::Build)?;
+    let environment = Environment::of_process();
+    let way = way(config.proxy_url.as_ref(), &config.cluster_url, &environment, tcp);
+    match way.map_err(|UnknownProxy(address)| ClientError::Proxy(address))? {
+        Way::Direct(way) => client_by(way, &config, options),
+        Way::Http(way) => client_by(way, &config, options),
+        Way::Socks(way) => client_by(way, &config, options),
+    }
+}
+
+/// A client whose connections begin with `way`.
+fn client_by<W>(way: W, config: &Config, options: &ClientOptions) -> Result<Client, ClientError>
+where
+    W: Service<http::Uri> + Clone + Send + Sync + 'static,
+    W::Response: Connection + Read + Write + Send + Unpin + 'static,
+    W::Future: Send + 'static,
+    W::Error: Into<BoxError>,
+{
+    let https = config.rustls_https_connector_with_connector(way).map_err(ClientError::Build)?;
     let wire = hyper_util::client::legacy::Builder::new(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .build::<_, Body>(https);

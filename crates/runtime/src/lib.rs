@@ -35,6 +35,7 @@ pub mod lease;
 pub mod listen;
 pub mod metrics;
 pub mod panics;
+mod proxy;
 pub mod request;
 pub mod retry;
 pub mod scrape;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
-use serde_json::{Value, json};
+use serde_json::json;
 use sluice_api::{GateProbe, GateProbeSpec, HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_engine::headroom::MARK;
 use sluice_manifests::{
@@ -22,6 +22,7 @@ use crate::probe::ready;
 use crate::programs::{Controller, LOCKING, Webhook};
 
 use crate::scrape::{self, Scraper};
+use crate::shipped::{gates_by_webhook, is_about_pods, runs_nothing};
 
 /// Choices for an installation on a bed.
 #[derive(Clone, Debug, Default)]
@@ -240,6 +241,16 @@ impl<'b> Installation<'b> {
     /// # Errors
     /// When it does not become ready.
     pub async fn webhook_with(&self, kubeconfig: &Path, port: u16, args: &[&str]) -> anyhow::Result<Webhook> {
+        let webhook = self.spawn_webhook(kubeconfig, port, args)?;
+        ready(&webhook.admin, &webhook.program).await?;
+        Ok(webhook)
+    }
+
+    /// As [`Self::webhook_with`], but does not wait until it is ready.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn_webhook(&self, kubeconfig: &Path, port: u16, args: &[&str]) -> anyhow::Result<Webhook> {
         let admin = self.free_address()?;
         let mut all = self.command("webhook", kubeconfig);
         all.extend(self.certificate());
@@ -248,7 +259,6 @@ impl<'b> Installation<'b> {
         all.extend(args.iter().map(Into::into));
         all.extend(self.metrics(&admin, false)?);
         let program = self.bed.program(&self.name("webhook"), self.program()?, all, log_settings())?;
-        ready(&admin, &program).await?;
         Ok(Webhook { program, admin })
     }
 
@@ -378,24 +388,6 @@ impl<'b> Installation<'b> {
     fn name(&self, program: &str) -> String {
         format!("sluice-{program}-{}", self.started.fetch_add(1, Ordering::Relaxed))
     }
-}
-
-fn runs_nothing(object: &Value) -> bool {
-    object.get("kind").is_some_and(|kind| kind != "Deployment")
-}
-
-/// Whether the webhook alone gates at this minor version of Kubernetes, such as `1.34`.
-fn gates_by_webhook(version: &str) -> bool {
-    let minor = version.strip_prefix("1.").and_then(|minor| minor.parse::<u32>().ok());
-    minor.is_some_and(|minor| minor < 36)
-}
-
-/// Whether it judges or changes pods, apart from head-room.
-fn is_about_pods(object: &Value) -> bool {
-    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let (kind, name) = (text("/kind"), text("/metadata/name"));
-    let policies = [names::GATE_POLICY, names::STAMP_POLICY, names::GUARD_POLICY, names::GATED_POLICY];
-    kind.ends_with("WebhookConfiguration") || (kind.contains("AdmissionPolicy") && policies.contains(&name))
 }
 
 fn log_settings() -> Vec<(String, String)> {

@@ -4,6 +4,7 @@
 pub mod chart;
 mod dashboards;
 mod kustomize;
+pub mod plugin;
 mod yaml;
 
 use std::collections::BTreeMap;

@@ -74,12 +74,9 @@ fn kubernetes_at((module, modfile, version): (PathBuf, PathBuf, String)) -> anyh
 /// # Errors
 /// When Go is missing or too old or the build fails.
 pub fn kwok() -> anyhow::Result<PathBuf> {
-    let module = modules().join("kwok");
-    let modfile = module.join("go.mod");
-    let version = required_version(&modfile, "sigs.k8s.io/kwok")?;
-    let ldflags = format!("-s -w -X sigs.k8s.io/kwok/pkg/consts.Version={version}");
-    Artifact { name: "kwok".into(), version, module, modfile, package: "sigs.k8s.io/kwok/cmd/kwok", ldflags }
-        .ensure()
+    let kwok = of_module("kwok", "kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok")?;
+    let ldflags = format!("-s -w -X sigs.k8s.io/kwok/pkg/consts.Version={}", kwok.version);
+    Artifact { ldflags, ..kwok }.ensure()
 }
 
 /// Path of the program that renders Helm charts and kustomizations, without a cluster.
@@ -87,11 +84,17 @@ pub fn kwok() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When Go is missing or too old or the build fails.
 pub fn packaging() -> anyhow::Result<PathBuf> {
-    let module = modules().join("packaging");
-    let modfile = module.join("go.mod");
-    let version = required_version(&modfile, "helm.sh/helm/v3")?;
-    let ldflags = "-s -w".to_owned();
-    Artifact { name: "packaging".into(), version, module, modfile, package: ".", ldflags }.ensure()
+    of_module("packaging", "packaging", "helm.sh/helm/v3", ".")?.ensure()
+}
+
+/// Paths of krew, which installs plug-ins of kubectl, and of its validator of manifests.
+///
+/// # Errors
+/// When Go is missing or too old or the build fails.
+pub fn krew() -> anyhow::Result<[PathBuf; 2]> {
+    let of_krew = |name, package| of_module(name, "krew", "sigs.k8s.io/krew", package)?.ensure();
+    let krew = of_krew("krew", "sigs.k8s.io/krew/cmd/krew")?;
+    Ok([krew, of_krew("validate-krew-manifest", "sigs.k8s.io/krew/cmd/validate-krew-manifest")?])
 }
 
 /// Path of the program that plays a sidecar evaluator of application-aware-quota.
@@ -99,11 +102,15 @@ pub fn packaging() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When Go is missing or too old or the build fails.
 pub fn evaluator() -> anyhow::Result<PathBuf> {
-    let module = modules().join("evaluators");
+    of_module("evaluator", "evaluators", "google.golang.org/grpc", ".")?.ensure()
+}
+
+/// A program of a module in `folder`, which requires `of`: its version is that of the program.
+fn of_module(name: &str, folder: &str, of: &str, package: &'static str) -> anyhow::Result<Artifact> {
+    let module = modules().join(folder);
     let modfile = module.join("go.mod");
-    let version = required_version(&modfile, "google.golang.org/grpc")?;
-    let ldflags = "-s -w".to_owned();
-    Artifact { name: "evaluator".into(), version, module, modfile, package: ".", ldflags }.ensure()
+    let version = required_version(&modfile, of)?;
+    Ok(Artifact { name: name.to_owned(), version, module, modfile, package, ldflags: "-s -w".to_owned() })
 }
 
 /// Path of the KubeVirt program: virt-controller, and the definitions of its kinds.

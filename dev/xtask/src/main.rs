@@ -5,6 +5,7 @@ mod check;
 mod generate;
 mod image;
 mod lint;
+mod plugin;
 mod shell;
 mod test;
 
@@ -43,6 +44,8 @@ enum Command {
     },
     /// Build the static binary and the image archive target/image/sluice.tar.
     Image,
+    /// Build the static binary as a plug-in of kubectl, and krew's manifest: target/plugin.
+    Plugin,
     /// Control planes that stay until they are taken down.
     #[command(subcommand)]
     Bed(bed::BedCommand),
@@ -67,6 +70,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Lint => lint::run_all(),
         Command::Test { arguments } => test::run(&arguments),
         Command::Image => image::run(),
+        Command::Plugin => plugin::run(),
         Command::Bed(command) => bed::run(command).await,
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 
 pub use metrics::GatingMetrics;
-pub use probe::{Gates, LastWord, Seen};
+pub use probe::{Gates, LastWord, Seen, ask};
 pub use report::Alarm;
 
 use aaqs::KnownAaqs;

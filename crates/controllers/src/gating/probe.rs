@@ -49,7 +49,7 @@ pub struct Seen {
 }
 
 /// Asks one API server.
-pub(super) async fn ask(client: &Client) -> Seen {
+pub async fn ask(client: &Client) -> Seen {
     let plain = create(client, GateProbeSpec::default()).await;
     // Such a pod is left without a gate, and has to be refused for it.
     let bound = GateProbeSpec { node_name: Some("none".to_owned()), ..GateProbeSpec::default() };

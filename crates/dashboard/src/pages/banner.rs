@@ -3,12 +3,16 @@
 use maud::{Markup, html};
 
 use super::View;
-use super::parts::hour;
+use super::parts::{hour, moment};
 
 /// The API server's time: it goes on while the page is live.
 pub(super) fn clock(view: &View<'_>) -> Markup {
-    let is_live = view.model.interrupted().is_empty();
-    html! { @if is_live { "live" } @else { "not live" } " · " time { (hour(view.now)) " UTC" } }
+    let state = match (view.model.record(), view.model.interrupted().is_empty()) {
+        (Some(_), _) => "a record",
+        (None, true) => "live",
+        (None, false) => "not live",
+    };
+    html! { (state) " · " time { (hour(view.now)) " UTC" } }
 }
 
 pub(super) fn banner(view: &View<'_>) -> Markup {
@@ -18,6 +22,13 @@ pub(super) fn banner(view: &View<'_>) -> Markup {
     reasons.sort_unstable();
     reasons.dedup();
     html! {
+        @if let Some(taken) = view.model.record() {
+            div.warning {
+                strong { "This is a record of " (moment(taken)) " UTC." }
+                " What is shown is what a bundle has, as it was then; no cluster is followed. "
+                "Ages and waits are those of that moment."
+            }
+        }
         @if let Some(since) = since {
             div.warning.stale {
                 strong { "Not live since " (hour(since)) " UTC." }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::View;
-use super::parts::{hour, remarks, table as shown};
+use super::parts::{remarks, table as shown};
 use crate::answer::Drain;
 
 pub(super) fn heading(node: Option<&str>) -> Markup {
@@ -18,13 +18,13 @@ pub(super) fn heading(node: Option<&str>) -> Markup {
 
 pub(super) fn table(view: &View<'_>, node: Option<&str>) -> Markup {
     match (node, view.drain) {
-        (Some(node), Some(Ok(drain))) => rows(node, drain, view.now),
+        (Some(node), Some(Ok(drain))) => rows(node, drain),
         (_, Some(Err(why))) => html! { p.warning { "It cannot be told: " (why) } },
         _ => html! { p { "Native quotas only: whether another node has room is the scheduler's matter." } },
     }
 }
 
-fn rows(node: &str, drain: &Drain, now: i64) -> Markup {
+fn rows(node: &str, drain: &Drain) -> Markup {
     let good = drain.rows.iter().filter(|row| row.is_good).count();
     let body = html! {
         @for row in &drain.rows {
@@ -43,8 +43,7 @@ fn rows(node: &str, drain: &Drain, now: i64) -> Markup {
         @if !drain.rows.is_empty() { (shown("VMs of the node", &["VM", "Result", "Why"], &body)) }
         (remarks(&drain.missing, &[]))
         p.note {
-            "As it was at " (hour(now)) " UTC: press Look to look again. "
-            "Whether another node has room is the scheduler's matter."
+            "It is looked at again while this page is open. Whether another node has room is the scheduler's matter."
         }
     }
 }

@@ -13,6 +13,11 @@ pub(crate) fn hour(second: i64) -> String {
     Timestamp::from_second(second).map(|it| it.strftime("%H:%M:%S").to_string()).unwrap_or_default()
 }
 
+/// The day and the hour of a second, in UTC.
+pub(crate) fn moment(second: i64) -> String {
+    Timestamp::from_second(second).map(|it| it.strftime("%Y-%m-%d %H:%M:%S").to_string()).unwrap_or_default()
+}
+
 /// How long it has lasted; nothing of what has not begun.
 pub(crate) fn age(since: Option<i64>, now: i64) -> String {
     since.map(|since| duration(now - since)).unwrap_or_default()

@@ -5,8 +5,8 @@ use sluice_engine::Quantity;
 use sluice_gate::{Explanation, Lack, PodExplanation, QuotaExplanation, QuotaName, Verdict, duration};
 
 use super::View;
-use super::parts::{Part, bar, hour, level, level_word, part_of, remarks, table};
-use crate::answer::{Answer, QuotaTold, SubjectKind};
+use super::parts::{Part, age, bar, hour, level, level_word, part_of, remarks, table};
+use crate::answer::{Answer, QuotaTold, Recorded, SubjectKind};
 use crate::history::{KEPT, Sample};
 use crate::page;
 use crate::seen::{Kind, Line, Quota, sum};
@@ -63,7 +63,9 @@ pub(super) fn sections(
         }
         Kind::Native => {}
     }
-    sections.push(("lately", lately(quota, view.now)));
+    // Of a record there is one moment.
+    let lately = if view.model.record().is_none() { lately(quota, view.now) } else { Markup::default() };
+    sections.push(("lately", lately));
     sections.push(("words", told.map(|told| words(told, view.now)).unwrap_or_default()));
     sections
 }
@@ -190,6 +192,9 @@ fn fitting(name: &str, width: f64) -> String {
 }
 
 fn takers(told: &QuotaTold) -> Markup {
+    if let Some(why) = &told.unknown {
+        return html! { p.warning { "Who takes it cannot be told: " (why) } };
+    }
     let of = explained(told)
         .and_then(QuotaExplanation::fullest)
         .map(|line| line.key.to_string())
@@ -225,6 +230,9 @@ fn waiting(quota: &Quota, now: i64) -> Markup {
 }
 
 fn queue(told: &QuotaTold, now: i64) -> Markup {
+    if told.unknown.is_some() {
+        return recorded(&told.recorded, now);
+    }
     let rows = html! { @for pod in &told.queue { (queued(pod, now)) } };
     html! {
         h2 { "Who waits" }
@@ -233,6 +241,25 @@ fn queue(told: &QuotaTold, now: i64) -> Markup {
             (table("Pods that wait, in the order in which they go", &head, &rows))
             @let more = told.waiting.saturating_sub(told.queue.len());
             @if more > 0 { p.note { (more) " more wait." } }
+        }
+    }
+}
+
+/// Pods that wait in the namespace, with what the controller has said of each.
+fn recorded(pods: &[Recorded], now: i64) -> Markup {
+    let rows = html! {
+        @for pod in pods {
+            tr {
+                th scope="row" { a href=(page::why(SubjectKind::Pod, &pod.namespace, &pod.name)) { (pod.name) } }
+                td { (age(pod.since, now)) }
+                td { (pod.said) }
+            }
+        }
+    };
+    html! {
+        h2 { "Who waits in the namespace" }
+        @if pods.is_empty() { p { "No pod." } } @else {
+            (table("Pods that wait, the oldest first", &["Pod", "For", "As the controller said"], &rows))
         }
     }
 }

@@ -10,7 +10,7 @@ use sluice_gate::{
 use sluice_index::Phase;
 
 use super::{Address, View, document};
-use crate::answer::{Answer, Drain, DrainRow, Link, QuotaTold, SubjectKind, Told};
+use crate::answer::{Answer, Drain, DrainRow, Link, QuotaTold, Recorded, SubjectKind, Told};
 use crate::model::{Interruption, Model};
 use crate::page::{Page, Sort};
 use crate::seen::{Condition, Kind, Line, Migration, Quota, Share};
@@ -117,7 +117,15 @@ fn quota_told(text: &str) -> QuotaTold {
         waiting: 7,
         assumed: vec![text.to_owned()],
         missing: vec![text.to_owned()],
+        ..QuotaTold::default()
     }
+}
+
+/// The same of a bundle.
+fn quota_recorded(text: &str) -> QuotaTold {
+    let pod = || text.to_owned();
+    let recorded = vec![Recorded { namespace: pod(), name: pod(), since: Some(NOW - 60), said: pod() }];
+    QuotaTold { unknown: Some(text.to_owned()), recorded, ..QuotaTold::default() }
 }
 
 fn told(text: &str) -> Told {
@@ -141,6 +149,7 @@ fn all_pages(text: &str) -> Vec<String> {
     let failed = Err(name());
     let (quota, why, lost) =
         (Answer::Quota(Box::new(quota_told(text))), Answer::Why(told(text)), Answer::Failed(name()));
+    let recorded = Answer::Quota(Box::new(quota_recorded(text)));
     let of_quota = |kind| Page::Quota { kind, namespace: name(), name: name() };
     let of_why = || Page::Why { kind: SubjectKind::Vm, namespace: name(), name: name() };
     let on_node = || Page::Drain { node: Some(name()) };
@@ -155,6 +164,7 @@ fn all_pages(text: &str) -> Vec<String> {
         (Page::Migrations, view),
         (on_node(), View { drain: Some(&drain), ..view }),
         (on_node(), View { drain: Some(&failed), ..view }),
+        (of_quota(Kind::Namespaced), View { answer: Some(&recorded), ..view }),
     ];
     views.iter().map(|(page, view)| document(page, view, ROOT)).collect()
 }
@@ -233,4 +243,21 @@ fn the_words_are_those_of_the_command() {
     let said: Arc<str> = explanation.at(NOW).to_string().into();
     let why = all_pages("train").swap_remove(5);
     assert!(why.contains(&*said), "{why}");
+}
+
+#[test]
+fn a_record_says_of_which_moment_it_is_and_shows_no_other() {
+    let mut model = Model::of_record("bundle.tar.gz", NOW);
+    let quota = Quota { lines: vec![line("pods", "8", "8")], held: 1, ..Quota::default() };
+    let name = ("team".to_owned(), "full".to_owned());
+    model.on_quota(Kind::Namespaced, Change::Is(name, quota), NOW);
+    let recorded = Answer::Quota(Box::new(quota_recorded("train")));
+    let view = View { model: &model, answer: Some(&recorded), drain: None, now: NOW };
+    let page = Page::Quota { kind: Kind::Namespaced, namespace: "team".to_owned(), name: "full".to_owned() };
+    let text = text_of(&document(&page, &view, ROOT));
+    assert!(text.contains("This is a record of 2027-01-15 08:00:00 UTC."), "{text}");
+    assert!(text.contains("a record · 08:00:00 UTC") && text.contains("bundle.tar.gz"), "{text}");
+    assert!(text.contains("Who takes it cannot be told: train"), "{text}");
+    assert!(text.contains("Pod For As the controller said train 1m train"), "{text}");
+    assert!(!text.contains("ten minutes"), "{text}");
 }

@@ -17,17 +17,22 @@ use crate::model::Model;
 use crate::seen::{Kind, Line, Quota};
 use crate::table::Change;
 
-struct Fake(watch::Sender<Option<Arc<Answer>>>);
+struct Fake {
+    answers: watch::Sender<Option<Arc<Answer>>>,
+    /// How often a node was looked at.
+    looks: AtomicUsize,
+}
 
 impl Cluster for Fake {
     fn now(&self) -> i64 {
         1_800_000_000
     }
     fn follow(&self, _: Asked) -> Followed {
-        self.0.subscribe()
+        self.answers.subscribe()
     }
     fn drain(&self, node: String) -> BoxFuture<'static, Result<Drain, String>> {
-        async move { Err(format!("no node {node}")) }.boxed()
+        let look = 1 + self.looks.fetch_add(1, Ordering::SeqCst);
+        async move { Err(format!("no node {node}, look {look}")) }.boxed()
     }
 }
 
@@ -47,7 +52,7 @@ fn served() -> (Arc<Served>, Shared, Arc<AtomicUsize>) {
     let served = Served {
         guard: Guard::new("127.0.0.1:4000".to_owned(), 4000).unwrap(),
         model: model.clone(),
-        cluster: Arc::new(Fake(watch::Sender::new(None))),
+        cluster: Arc::new(Fake { answers: watch::Sender::new(None), looks: AtomicUsize::new(0) }),
         on_entered: Box::new(move |_| {
             counted.fetch_add(1, Ordering::SeqCst);
         }),
@@ -149,4 +154,18 @@ async fn a_page_that_is_open_gets_all_of_it_and_then_what_changes() {
     let changed = next(&mut body).await;
     assert_eq!(ids(&changed), ["quotas"]);
     assert!(changed[0].1.contains("4 of 10, 40%"), "{changed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_looked_at_again_while_its_page_is_open() {
+    let (served, ..) = served();
+    let cookie = enter(&served).await;
+    let mut body = send(&served, Method::GET, "/changes/drain?node=n", Some(&cookie)).await.into_body();
+    let first = next(&mut body).await;
+    assert!(first.iter().any(|(id, html)| id == "drain" && html.contains("no node n, look 1")), "{first:?}");
+    let begun = tokio::time::Instant::now();
+    let second = next(&mut body).await;
+    assert_eq!(second.len(), 1);
+    assert!(second[0].1.contains("no node n, look 2"), "{second:?}");
+    assert!(begun.elapsed() >= std::time::Duration::from_secs(9), "{:?}", begun.elapsed());
 }

@@ -3,9 +3,12 @@
 mod answers;
 mod feed;
 mod namespaces;
+mod record;
+mod recorded;
 mod source;
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 
@@ -20,6 +23,7 @@ use super::cluster::{ClusterArgs, Connection};
 use super::drain_check;
 use super::printed::print;
 use namespaces::Namespaces;
+use record::Record;
 
 /// Flags of `sluice dashboard`.
 #[derive(Debug, clap::Args)]
@@ -32,6 +36,9 @@ pub struct DashboardArgs {
     /// Other users of the machine can read the address meanwhile, among the arguments of programs, and be faster.
     #[arg(long)]
     open: bool,
+    /// Show a bundle of `sluice bundle` in place of a cluster, which is not asked then
+    #[arg(long, value_name = "BUNDLE")]
+    from: Option<PathBuf>,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
@@ -39,8 +46,11 @@ pub struct DashboardArgs {
 /// Serves until Ctrl-C.
 ///
 /// # Errors
-/// When the cluster does not answer, or the port is taken.
+/// When the cluster does not answer, the file is no bundle, or the port is taken.
 pub async fn run(args: DashboardArgs) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.from {
+        return of_record(&args, path).await;
+    }
     let connection = args.cluster.connect().await?;
     // Wrong credentials and addresses are told here, and not on a page.
     ServerVersion::fetch(&connection.client).await.context("could not ask the cluster")?;
@@ -49,7 +59,25 @@ pub async fn run(args: DashboardArgs) -> anyhow::Result<ExitCode> {
         namespaces: Arc::new(Namespaces::new(connection.clone(), page.clone())),
         connection: connection.clone(),
     };
-    let bound = bind(args.port, page.clone(), Arc::new(answers), |next| {
+    serve(&args, page.clone(), Arc::new(answers), feed::run(&connection, &page)).await
+}
+
+/// Serves a bundle.
+async fn of_record(args: &DashboardArgs, path: &Path) -> anyhow::Result<ExitCode> {
+    let record = Record::open(path)?;
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let page = Shared::new(record.model(&name));
+    serve(args, page, Arc::new(record), std::future::pending()).await
+}
+
+/// Serves the page until Ctrl-C, or until `fed` ends.
+async fn serve(
+    args: &DashboardArgs,
+    page: Shared,
+    answers: Arc<dyn Cluster>,
+    fed: impl Future<Output = ()>,
+) -> anyhow::Result<ExitCode> {
+    let bound = bind(args.port, page, answers, |next| {
         say(&format!("A browser has come in. For another one: {next}\n"));
     });
     let bound = bound.await.with_context(|| format!("could not listen on port {} of loopback", args.port))?;
@@ -60,7 +88,7 @@ pub async fn run(args: DashboardArgs) -> anyhow::Result<ExitCode> {
     }
     tokio::select! {
         served = bound.serve() => served.context("could not serve the page")?,
-        () = feed::run(&connection, &page) => {}
+        () = fed => {}
         ended = ended() => ended.context("could not wait for Ctrl-C")?,
     }
     Ok(ExitCode::SUCCESS)

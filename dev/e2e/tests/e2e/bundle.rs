@@ -18,6 +18,7 @@ use sluice_e2e::{Installation, Running, Setup, build};
 use sluice_testbed::{Bed, wait};
 
 use crate::context::{SOON, idle_bed, shared};
+use crate::pages::Pages;
 use crate::team::Team;
 
 /// What must not be in a bundle.
@@ -266,6 +267,28 @@ async fn a_bundle_explains_a_held_pod_and_has_no_secret() {
         assert!(error.starts_with("error: --file "), "{error}");
     }
     said(&bed, &folder, 2, &["--file", "-", "-o", "json"]).await;
+
+    // The same as a page, when the cluster is gone.
+    bed.stop_api_server();
+    let record = Pages::of_bundle(&bed, &folder.join("a.tar.gz")).await;
+    let taken = index["taken"].as_str().unwrap().replace('T', " ").replace('Z', "");
+    let overview = record.page("/").await;
+    assert!(overview.contains(&format!("This is a record of {taken} UTC.")), "{overview}");
+    assert!(overview.contains("a.tar.gz") && overview.contains(&format!("/q/{name}/compute")), "{overview}");
+    let quota = record.page(&format!("/q/{name}/compute")).await;
+    assert!(
+        quota.contains("requests.cpu") && quota.contains("Who takes it cannot be told: a bundle has"),
+        "{quota}"
+    );
+    assert!(quota.contains("held") && quota.contains("ExceedsLimit: "), "{quota}");
+    let why = record.page(&format!("/why/pod/{name}/held")).await;
+    assert!(why.contains("ExceedsLimit: ") && why.contains("waits behind the gate"), "{why}");
+    let unknown = record.page(&format!("/why/pod/{name}/other")).await;
+    assert!(unknown.contains(&format!("other of namespace {name} is not in the bundle")), "{unknown}");
+    let drain = record.page("/drain?node=node-1").await;
+    assert!(drain.contains("It cannot be told: a bundle has the pods that wait"), "{drain}");
+    record.page("/migrations").await;
+    record.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,5 @@
-//! What Helm and kustomize make of the files in `deploy/`: the objects that the same options render.
+//! What Helm and kustomize make of the files in `deploy/`: the objects that the same options render. What krew makes of the
+//! plug-in of kubectl.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,6 +10,7 @@
 
 mod chart;
 mod kustomize;
+mod plugin;
 mod values;
 
 use std::collections::BTreeMap;

@@ -19,6 +19,8 @@ pub enum Action {
         /// Seconds of a `Retry-After` header.
         retry_after: Option<u32>,
     },
+    /// The request does not reach the API server; this object is answered.
+    AnswerWith(serde_json::Value),
     /// The connection is closed before the request reaches the API server.
     DropBefore,
     /// The API server handles the request; then the connection is closed without an answer.

@@ -100,6 +100,7 @@ async fn misbehave(
     verdict.call(recorded).await;
     match verdict.action {
         Action::Answer { status: code, retry_after } => return Ok(status(code, retry_after)),
+        Action::AnswerWith(object) => return Ok(json(StatusCode::OK, &object)),
         Action::DropBefore => return Err(anyhow!("the request is dropped by rule")),
         Action::Delay(time) => tokio::time::sleep(time).await,
         Action::HoldUntil(release) => release.notified().await,
@@ -166,12 +167,17 @@ fn status(code: StatusCode, retry_after: Option<u32>) -> Response<Body> {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "answered by the fault proxy", "reason": reason, "details": details, "code": code.as_u16(),
     });
+    let mut response = json(code, &body);
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+fn json(code: StatusCode, body: &serde_json::Value) -> Response<Body> {
     let body = Full::new(Bytes::from(body.to_string())).map_err(|never: Infallible| match never {});
     let mut response = Response::new(body.boxed_unsync());
     *response.status_mut() = code;
     response.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(seconds) = retry_after {
-        response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
     response
 }

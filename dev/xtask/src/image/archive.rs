@@ -65,6 +65,8 @@ fn layer(binary: &[u8]) -> anyhow::Result<Vec<u8>> {
     layer.folder("etc")?;
     layer.file("etc/group", group.as_bytes(), 0o644)?;
     layer.file("etc/passwd", passwd.as_bytes(), 0o644)?;
+    // By this name it is a plug-in of kubectl.
+    layer.link("kubectl-sluice", "sluice")?;
     layer.file("sluice", binary, 0o755)?;
     layer.finish()
 }
@@ -140,14 +142,25 @@ impl Archive {
         self.entry(path, bytes, mode, tar::EntryType::Regular)
     }
 
-    fn entry(&mut self, path: &str, bytes: &[u8], mode: u32, kind: tar::EntryType) -> anyhow::Result<()> {
+    fn link(&mut self, path: &str, target: &str) -> anyhow::Result<()> {
+        let mut header = Self::header(0o777, tar::EntryType::Symlink);
+        header.set_size(0);
+        self.0.append_link(&mut header, path, target).with_context(|| format!("could not archive {path}"))
+    }
+
+    fn header(mode: u32, kind: tar::EntryType) -> tar::Header {
         let mut header = tar::Header::new_ustar();
         header.set_entry_type(kind);
         header.set_mode(mode);
-        header.set_size(bytes.len() as u64);
         header.set_mtime(0);
         header.set_uid(0);
         header.set_gid(0);
+        header
+    }
+
+    fn entry(&mut self, path: &str, bytes: &[u8], mode: u32, kind: tar::EntryType) -> anyhow::Result<()> {
+        let mut header = Self::header(mode, kind);
+        header.set_size(bytes.len() as u64);
         self.0.append_data(&mut header, path, bytes).with_context(|| format!("could not archive {path}"))
     }
 

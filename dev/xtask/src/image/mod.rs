@@ -13,16 +13,29 @@ use sluice_manifests::InstallOptions;
 
 use crate::shell::{cargo, root, run as run_command};
 
+/// The program, which needs nothing besides itself.
+pub(crate) struct Program {
+    pub(crate) bytes: Vec<u8>,
+    /// In the words of the image specification, and of Go.
+    pub(crate) architecture: &'static str,
+}
+
+impl Program {
+    /// Builds it for this machine.
+    pub(crate) fn build() -> anyhow::Result<Self> {
+        let platform = Platform::host()?;
+        let path = build(platform)?;
+        let bytes = fs::read(&path).with_context(|| format!("could not read {}", path.display()))?;
+        elf::require_static(&bytes).with_context(|| format!("{} runs nowhere but here", path.display()))?;
+        Ok(Self { bytes, architecture: platform.architecture })
+    }
+}
+
 /// Builds and writes `target/image/sluice.tar`.
 pub(crate) fn run() -> anyhow::Result<()> {
     let platform = Platform::host()?;
-    let binary_path = build(platform)?;
-    let binary =
-        fs::read(&binary_path).with_context(|| format!("could not read {}", binary_path.display()))?;
-    elf::require_static(&binary)
-        .with_context(|| format!("{} does not fit an empty image", binary_path.display()))?;
     let reference = InstallOptions::default().image;
-    let image = archive::image(&binary, &reference, platform)?;
+    let image = archive::image(&Program::build()?.bytes, &reference, platform)?;
     let path = root().join("target/image/sluice.tar");
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;

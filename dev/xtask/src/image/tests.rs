@@ -27,6 +27,19 @@ fn unpack(archive: &[u8]) -> BTreeMap<String, (Vec<u8>, u32)> {
     files
 }
 
+/// Symbolic links and where they lead.
+fn links(archive: &[u8]) -> Vec<(String, String)> {
+    let mut links = Vec::new();
+    for entry in tar::Archive::new(archive).entries().expect("a tar archive") {
+        let entry = entry.expect("an entry");
+        if let Some(target) = entry.link_name().expect("a path") {
+            let path = entry.path().expect("a path").to_string_lossy().into_owned();
+            links.push((path, target.to_string_lossy().into_owned()));
+        }
+    }
+    links
+}
+
 fn json(files: &BTreeMap<String, (Vec<u8>, u32)>, path: &str) -> Value {
     serde_json::from_slice(&files[path].0).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -69,12 +82,14 @@ fn all_descriptors_lead_to_what_they_name() {
     assert_eq!(config["config"]["Entrypoint"], serde_json::json!(["/sluice"]));
     assert_eq!(config["architecture"], "amd64");
 
-    let layer = unpack(layer);
+    let layer_bytes = layer;
+    let layer = unpack(layer_bytes);
     assert_eq!(layer["sluice"], (b"a program".to_vec(), 0o755));
     let passwd = String::from_utf8_lossy(&layer["etc/passwd"].0);
     assert!(passwd.contains("nonroot:x:65532:65532:"), "{passwd}");
     let paths: Vec<_> = layer.keys().collect();
-    assert_eq!(paths, ["etc/", "etc/group", "etc/passwd", "sluice"]);
+    assert_eq!(paths, ["etc/", "etc/group", "etc/passwd", "kubectl-sluice", "sluice"]);
+    assert_eq!(links(layer_bytes), [("kubectl-sluice".to_owned(), "sluice".to_owned())]);
 }
 
 #[test]

@@ -310,7 +310,9 @@ async fn a_busy_server_is_asked_again() {
     let (_, index) = server.bundle(&["-A"]).await.unwrap();
     assert_eq!(what_is_missing(&index), ["head-room of many namespaces"]);
     assert!(index.empty.contains("quotas") && !index.empty.contains("head-room of many namespaces"));
-    assert_eq!(server.asked().iter().filter(|uri| uri.contains("/headroompolicies?")).count(), 3);
+    // Those of the list; the check asks once.
+    let of_list = |uri: &&String| uri.contains("/headroompolicies?") && !uri.contains("continue=");
+    assert_eq!(server.asked().iter().filter(of_list).count(), 3);
 }
 
 #[tokio::test]

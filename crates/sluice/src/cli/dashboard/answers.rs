@@ -68,7 +68,7 @@ fn quota(world: &World, namespace: &str, name: &str) -> QuotaTold {
             waiting: waiting.len(),
             queue,
             assumed: world.assumed.clone(),
-            missing: Vec::new(),
+            ..QuotaTold::default()
         }
     })
 }

@@ -1,6 +1,7 @@
 //! The watches that feed the model: quotas and migrations everywhere, or in one namespace where that is all that is allowed.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Resource};
@@ -8,10 +9,16 @@ use serde::de::DeserializeOwned;
 use sluice_api::names;
 use sluice_dashboard::{Change, Condition, Kind, Migration, Model, Name, Quota, Shared};
 use sluice_index::{AacrqWire, AaqWire, AcrqWire};
+use sluice_runtime::client::with_deadline;
+use sluice_runtime::retry::classify;
 use sluice_runtime::watch::Event;
 
 use super::source::{AGAIN, Source};
 use crate::cli::cluster::Connection;
+
+/// Between two looks whether the API server answers, and how long it may take.
+const BETWEEN: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Feeds the model for ever.
 pub async fn run(connection: &Connection, page: &Shared) {
@@ -23,6 +30,7 @@ pub async fn run(connection: &Connection, page: &Shared) {
         feed.namespaced(Migration::read, |model, change, _| model.on_migration(change)),
         feed.cluster_quotas(),
         feed.installation(),
+        feed.pulse(),
     );
 }
 
@@ -122,6 +130,22 @@ impl Feed<'_> {
         }
     }
 
+    /// Asks for the version again and again: watches of an API server that stands still tell nothing for minutes.
+    async fn pulse(&self) {
+        let (source, mut is_told) = (self.source("the API server".to_owned()), false);
+        loop {
+            let answer = with_deadline(PATIENCE, self.connection.client.apiserver_version()).await;
+            let failure = answer.err().map(|error| (classify(&error), error.to_string()));
+            // That it answers at all is what counts.
+            let failure = failure.filter(|(failure, _)| failure.is_transient());
+            if failure.is_some() != is_told {
+                is_told = failure.is_some();
+                source.tell(failure);
+            }
+            tokio::time::sleep(BETWEEN).await;
+        }
+    }
+
     /// What is wrong with the installation, for those who may read that.
     async fn installation(&self) {
         let api = Api::<AaqWire>::all(self.connection.client.clone());
@@ -141,7 +165,7 @@ impl Feed<'_> {
 }
 
 /// The conditions that are not as they should be.
-fn wrong(aaq: &AaqWire) -> Vec<Condition> {
+pub fn wrong(aaq: &AaqWire) -> Vec<Condition> {
     let conditions = aaq.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let wrong = conditions.filter(|condition| {
         let bad = match condition.type_.as_str() {

@@ -113,7 +113,7 @@ impl Source<'_> {
         }
     }
 
-    fn tell(&self, interruption: Option<(Failure, String)>) {
+    pub fn tell(&self, interruption: Option<(Failure, String)>) {
         let now = self.connection.now();
         self.page.change(|model| {
             let interruption = interruption.map(|(failure, error)| Interruption {
