@@ -16,7 +16,8 @@ use crate::context::{SOON, idle_bed};
 /// `sluice dashboard`, and the cookie of who has come in.
 pub struct Pages {
     program: Program,
-    address: String,
+    /// Below it everything is served.
+    root: String,
     cookie: String,
 }
 
@@ -37,14 +38,13 @@ impl Pages {
         let program = bed.program("dashboard", build::sluice().unwrap(), arguments, nowhere).unwrap();
         let opened = || async {
             let log = program.log();
-            let line = log.lines().find_map(|line| line.strip_prefix("Open http://"))?;
+            let line = log.lines().find_map(|line| line.strip_prefix("Open "))?;
             log.contains("Ctrl-C").then(|| line.to_owned())
         };
         let entrance = wait::eventually(SOON, opened, "the page to print its address").await.unwrap();
-        let (address, path) = entrance.split_once('/').unwrap();
-        let (address, path) = (address.to_owned(), format!("/{path}"));
-        let mut pages = Self { program, address, cookie: String::new() };
-        let (code, cookie, _) = pages.ask(&path).await;
+        let (root, token) = entrance.split_once("/enter/").unwrap();
+        let mut pages = Self { program, root: root.to_owned(), cookie: String::new() };
+        let (code, cookie, _) = pages.ask(&format!("/enter/{token}")).await;
         assert_eq!(code, 303);
         pages.cookie = cookie.split(';').next().unwrap().to_owned();
         pages
@@ -55,7 +55,7 @@ impl Pages {
         let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
         let request = Request::builder()
             .method(Method::GET)
-            .uri(format!("http://{}{path}", self.address))
+            .uri(format!("{}{path}", self.root))
             .header("cookie", &self.cookie)
             .body(Empty::new())
             .unwrap();
