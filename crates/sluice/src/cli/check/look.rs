@@ -49,10 +49,7 @@ pub async fn before(connection: &Connection) -> Seen {
 pub async fn after(connection: &Connection, namespace: &str) -> Seen {
     let version = version(connection).await;
     let map = read(connection, &options_map(namespace)).await;
-    let (options, options_fault) = match options(&map, namespace) {
-        Ok(options) => (options, None),
-        Err((options, why)) => (options, Some(why)),
-    };
+    let (options, options_fault) = options(&map, namespace);
     let (mut objects, reached, gates) = tokio::join!(
         read_all(connection, paths(namespace, &options)),
         reached(connection, namespace),

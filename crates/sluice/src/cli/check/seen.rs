@@ -38,7 +38,7 @@ pub enum Read {
     Unknown(String),
     /// Nobody has asked.
     #[default]
-    NotRead,
+    Unasked,
 }
 
 /// What a question to the webhook came to.
@@ -73,7 +73,7 @@ pub struct Seen {
 
 impl Seen {
     pub fn at(&self, path: &str) -> &Read {
-        const NOT_READ: &Read = &Read::NotRead;
+        const NOT_READ: &Read = &Read::Unasked;
         self.objects.get(path).unwrap_or(NOT_READ)
     }
 
@@ -101,7 +101,7 @@ pub fn object(
             Err(found) => about.failed(found),
         },
         Read::Absent => about.failed("not there"),
-        Read::Unknown(_) | Read::NotRead => unread(read, about),
+        Read::Unknown(_) | Read::Unasked => unread(read, about),
     }
 }
 
@@ -110,16 +110,18 @@ pub fn unread(read: &Read, about: &'static About) -> Check {
     about.unknown(if let Read::Unknown(why) = read { why.as_str() } else { "not read" })
 }
 
-/// The options that the operator's ConfigMap has; `Err`: the default, and why.
-pub fn options(map: &Read, namespace: &str) -> Result<InstallOptions, (InstallOptions, String)> {
+/// The options that the operator's ConfigMap has; the default, and why, where it cannot be read.
+pub fn options(map: &Read, namespace: &str) -> (InstallOptions, Option<String>) {
     let base = InstallOptions { namespace: namespace.to_owned(), ..InstallOptions::default() };
     let text = match map {
         Read::Is(map) => text(map, &format!("/data/{}", names::OPTIONS_KEY)),
         _ => "",
     };
     let read = OptionsFile::parse(text).map_err(|error| error.to_string());
-    read.and_then(|file| file.over(base.clone()).map_err(|error| error.to_string()))
-        .map_err(|why| (base, why))
+    match read.and_then(|file| file.over(base.clone()).map_err(|error| error.to_string())) {
+        Ok(options) => (options, None),
+        Err(why) => (base, Some(why)),
+    }
 }
 
 /// The text at `pointer`; empty without one.

@@ -151,5 +151,5 @@ fn is_shown(what: &str) -> bool {
         what.strip_prefix(*shown).is_some_and(|rest| rest.is_empty() || rest.starts_with(" after"))
     };
     let folder = what.split_once('/').map(|(folder, _)| folder);
-    SHOWN.iter().any(|shown| of_list(&shown)) || folder.is_some_and(|folder| FOLDERS.contains(&folder))
+    SHOWN.iter().any(of_list) || folder.is_some_and(|folder| FOLDERS.contains(&folder))
 }
