@@ -33,7 +33,8 @@ async fn each_fault_is_found_alone_with_a_remedy_and_a_page() {
         let undo = scene.make(&fault).await;
         let alone = || async {
             let said = scene.check().await;
-            (said.found == [(fault.state.to_owned(), fault.name.to_owned())]).then_some(said)
+            let is_alone = said.found == [(fault.state.to_owned(), fault.name.to_owned())];
+            (is_alone && said.words.contains(fault.words)).then_some(said)
         };
         let found = wait::eventually(FOUND, alone, fault.what).await;
         let found = match found {
@@ -42,6 +43,7 @@ async fn each_fault_is_found_alone_with_a_remedy_and_a_page() {
         };
         let code = if fault.state == "failed" { 3 } else { 0 };
         assert_eq!(found.code, code, "{}: {}", fault.what, found.text);
+        assert!(!found.text.contains("/explain"), "the path of the webhook: {}", found.text);
         for remedy in &found.remedies {
             assert!(!remedy.is_empty(), "{}: {}", fault.what, found.text);
         }

@@ -15,6 +15,8 @@ pub struct Fault {
     /// How the check ends, and which one.
     pub state: &'static str,
     pub name: &'static str,
+    /// A part of what is found.
+    pub words: &'static str,
     pub make: Make,
 }
 
@@ -53,7 +55,15 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const MTQ_DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/mtqs.mtq.kubevirt.io";
 
 fn fault(what: &'static str, state: &'static str, name: &'static str, make: Make) -> Fault {
-    Fault { what, state, name, make }
+    Fault { what, state, name, words: "", make }
+}
+
+impl Fault {
+    /// What is found has this part: the fault may look like another one before it is there.
+    const fn saying(mut self, words: &'static str) -> Self {
+        self.words = words;
+        self
+    }
 }
 
 fn replaced(path: &str, value: Value) -> Value {
@@ -137,8 +147,10 @@ fn processes() -> Vec<Fault> {
             "failed",
             "webhook answers",
             Make::Certificate(elsewhere, 0),
-        ),
-        fault("the certificate has expired", "failed", "webhook answers", Make::Certificate(here, 400)),
+        )
+        .saying("tls: "),
+        fault("the certificate has expired", "failed", "webhook answers", Make::Certificate(here, 400))
+            .saying("tls: "),
         fault(
             "the Service selects no pod",
             "failed",
