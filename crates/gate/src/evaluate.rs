@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_engine::Charge;
-use sluice_index::PodFacts;
+use sluice_index::{PodFacts, PodView};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::action::Outcome;
 use super::apply::Apply;
 use super::evaluators::{
-    Again, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, Price, Priced, RuleFigures, Said,
+    Again, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, Price, Priced, Said,
 };
 use super::handle::Gate;
 use super::metrics::Work;
+use super::shadow::{MOST_SHADOWS, Opinion, RuleFigures, SeenPod, ShadowConfig};
 use super::state::State;
 
 /// No answer takes longer, whatever the deadlines of evaluators are.
@@ -34,6 +35,25 @@ impl Gate {
         let revision = self.locked(Work::Watch, |state, now| state.follow_evaluators(config.clone(), now));
         self.evaluators.send_replace((revision, config));
         self.news.notify_one();
+    }
+
+    /// From now on these rules are in the shadow, or none.
+    pub fn shadow_by(&self, config: Option<Arc<ShadowConfig>>) {
+        let revision = self.locked(Work::Watch, |state, _| state.follow_shadow(config.clone()));
+        self.shadow.send_replace((revision, config));
+    }
+
+    /// Evaluates the rules in the shadow for a pod that was seen, if it is other than before.
+    pub(super) fn cast_shadow(&self, facts: &SeenPod, view: &PodView) {
+        let (revision, Some(config)) = self.shadow.borrow().clone() else { return };
+        let content = Content { hash: view.hash, selected_by: config.selecting(view), revision };
+        let seen = self.locked(Work::Watch, |state, _| state.see_in_shadow(facts, content));
+        let Some(counted) = seen else { return };
+        let places: Vec<usize> =
+            (0..MOST_SHADOWS).filter(|place| content.selected_by >> place & 1 == 1).collect();
+        let said = config.asker.ask(&places, view.json.as_bytes(), &counted);
+        let opinions: Vec<(usize, Opinion)> = places.into_iter().zip(said).collect();
+        self.locked(Work::Settle, |state, _| state.on_opinions(facts, content, opinions));
     }
 
     /// How many pods each rule in force matches and holds, by its name.

@@ -10,8 +10,6 @@ use kube::core::{Selector, SelectorExt as _};
 use sluice_engine::{Charge, PodId, Uid};
 use sluice_index::{PodView, Version};
 
-use super::shadow::ShadowFigures;
-
 /// What becomes of pods about which no answer can be had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
@@ -86,17 +84,6 @@ impl EvaluatorsConfig {
             known.filter(|(at, _)| selected & 1 << at != 0).map(|(_, (name, _))| &**name).collect();
         names.join(", ")
     }
-}
-
-/// What the gate makes of a rule.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuleFigures {
-    /// How many pods it matches.
-    pub matched: usize,
-    /// How many are held because it has no answer about them.
-    pub held: usize,
-    /// What enforcing it would change; `None`: it is enforced.
-    pub shadow: Option<ShadowFigures>,
 }
 
 /// What of a pod its answer depends on.

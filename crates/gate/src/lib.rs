@@ -54,7 +54,7 @@ pub use apply::{AT_A_TIME, Apply};
 pub use config::{GateConfig, Moment};
 pub use evaluators::{
     Again, AskEvaluators, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, MOST_EVALUATORS,
-    OnFailure, Price, Priced, RuleFigures, Said, Selection,
+    OnFailure, Price, Priced, Said, Selection,
 };
 pub use explain::{
     Ahead, Explanation, HeldTold, Lack, Line, Obstacle, PodExplanation, QuotaExplanation, QuotaName, Short,
@@ -63,7 +63,9 @@ pub use explain::{
 pub use handle::{Gate, GateWatches};
 pub use metrics::{GateMetrics, QuotaCollector};
 pub use platform::{Platform, PlatformPods};
-pub use shadow::{AskShadows, MOST_SHADOWS, Opinion, SeenPod, ShadowAmount, ShadowConfig, ShadowFigures};
+pub use shadow::{
+    AskShadows, MOST_SHADOWS, Opinion, RuleFigures, SeenPod, ShadowAmount, ShadowConfig, ShadowFigures,
+};
 
 pub use cluster::machines::KubeVirt;
 pub use state::{AuditCursor, AuditFinding, ClusterView, State};

@@ -8,10 +8,8 @@ use kube::core::SelectorExt as _;
 use sluice_engine::{Charge, Quantity};
 use sluice_index::{PodFacts, PodView};
 
-use super::evaluators::{Content, Selection};
+use super::evaluators::Selection;
 use super::explain::QuotaName;
-use super::handle::Gate;
-use super::metrics::Work;
 
 /// Most rules that are in the shadow at a time.
 pub const MOST_SHADOWS: usize = 4;
@@ -65,6 +63,17 @@ pub enum Opinion {
     None,
 }
 
+/// What the gate makes of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleFigures {
+    /// How many pods it matches.
+    pub matched: usize,
+    /// How many are held because it has no answer about them.
+    pub held: usize,
+    /// What enforcing it would change; `None`: it is enforced.
+    pub shadow: Option<ShadowFigures>,
+}
+
 /// What enforcing a rule in the shadow would change now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShadowFigures {
@@ -99,27 +108,6 @@ impl ShadowAmount {
     /// What orders amounts of one size.
     pub(crate) fn place(&self) -> (&str, &str, &str) {
         (&self.namespace, &self.quota.name, &self.key)
-    }
-}
-
-impl Gate {
-    /// From now on these rules are in the shadow, or none.
-    pub fn shadow_by(&self, config: Option<Arc<ShadowConfig>>) {
-        let revision = self.locked(Work::Watch, |state, _| state.follow_shadow(config.clone()));
-        self.shadow.send_replace((revision, config));
-    }
-
-    /// Evaluates the rules in the shadow for a pod that was seen, if it is other than before.
-    pub(super) fn cast_shadow(&self, facts: &SeenPod, view: &PodView) {
-        let (revision, Some(config)) = self.shadow.borrow().clone() else { return };
-        let content = Content { hash: view.hash, selected_by: config.selecting(view), revision };
-        let seen = self.locked(Work::Watch, |state, _| state.see_in_shadow(facts, content));
-        let Some(counted) = seen else { return };
-        let places: Vec<usize> =
-            (0..MOST_SHADOWS).filter(|place| content.selected_by >> place & 1 == 1).collect();
-        let said = config.asker.ask(&places, view.json.as_bytes(), &counted);
-        let opinions: Vec<(usize, Opinion)> = places.into_iter().zip(said).collect();
-        self.locked(Work::Settle, |state, _| state.on_opinions(facts, content, opinions));
     }
 }
 

@@ -15,8 +15,9 @@ use crate::action::Release;
 use crate::cluster::Cluster;
 use crate::cluster::machines::Owner;
 use crate::config::Moment;
-use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, RuleFigures, Said};
+use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, Said};
 use crate::orders::{News, Order};
+use crate::shadow::RuleFigures;
 use crate::stage::{Stage, Stuck};
 
 impl Accounts {

@@ -10,8 +10,8 @@ use sluice_index::{Gates, NamespaceId, PodRecord};
 use super::Accounts;
 use crate::accounts::parts::shadow::{Change, Standing, Sums};
 use crate::cluster::Cluster;
-use crate::evaluators::{Content, Price, RuleFigures};
-use crate::shadow::{MOST_TOLD, Opinion, ShadowAmount, ShadowConfig, ShadowFigures};
+use crate::evaluators::{Content, Price};
+use crate::shadow::{MOST_TOLD, Opinion, RuleFigures, ShadowAmount, ShadowConfig, ShadowFigures};
 use crate::stage::Stage;
 
 /// Most keys of the total that are told.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sluice_engine::{Charge, PodId};
 
 use super::State;
-use crate::evaluators::{Content, RuleFigures};
-use crate::shadow::{Opinion, SeenPod, ShadowConfig};
+use crate::evaluators::Content;
+use crate::shadow::{Opinion, RuleFigures, SeenPod, ShadowConfig};
 
 impl State {
     /// From now on these rules are in the shadow, or none. Returns the number of the configuration: pods have to be seen

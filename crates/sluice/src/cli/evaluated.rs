@@ -10,7 +10,7 @@ use sluice_gate::{Gate, MOST_EVALUATORS};
 use sluice_index::{AaqWire, EvaluatorWire, PodWire};
 use sluice_runtime::watch::Event;
 
-use super::world::feed;
+use super::lists::feed;
 use crate::evaluators::by_rules;
 
 /// What evaluators there are.

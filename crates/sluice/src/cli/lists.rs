@@ -9,6 +9,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::retry::{Failure, classify};
+use sluice_runtime::watch::Event;
 
 use super::cluster::Connection;
 use crate::progress::{Progress, to_stderr};
@@ -130,4 +131,13 @@ impl<'c> Lists<'c> {
             },
         }
     }
+}
+
+/// Feeds a list as a watch does.
+pub fn feed<K: Clone>(objects: &[K], mut on: impl FnMut(&Event<K>)) {
+    on(&Event::Init);
+    for object in objects {
+        on(&Event::InitApply(object.clone()));
+    }
+    on(&Event::InitDone);
 }

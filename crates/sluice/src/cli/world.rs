@@ -24,11 +24,11 @@ use sluice_index::{
 use sluice_manifests::default_exempt_namespaces;
 use sluice_runtime::client::ServerVersion;
 use sluice_runtime::clock::ServerClock;
-use sluice_runtime::watch::{Event, WatchHealth};
+use sluice_runtime::watch::WatchHealth;
 
 use super::cluster::Connection;
 use super::evaluated::Evaluated;
-use super::lists::{ListError, Lists, Where};
+use super::lists::{ListError, Lists, Where, feed};
 
 /// What is told of a pod only after a while is told at once (milliseconds).
 const TOLD_MS: u64 = 3_000;
@@ -336,15 +336,6 @@ fn fed(clock: Arc<ServerClock>, rules: ChargeRules, read: &Read) -> Gate {
     feed(&read.migrations, |event| gate.on_migrations(event));
     read.evaluated.feed_pods(&gate, &read.pods, &read.texts);
     gate
-}
-
-/// Feeds a list as a watch does.
-pub(super) fn feed<K: Clone>(objects: &[K], mut on: impl FnMut(&Event<K>)) {
-    on(&Event::Init);
-    for object in objects {
-        on(&Event::InitApply(object.clone()));
-    }
-    on(&Event::InitDone);
 }
 
 /// Names by what is asked for most.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use sluice_engine::PodId;
 
 use super::{Evaluations, Known};
-use crate::evaluators::{MOST_EVALUATORS, RuleFigures};
+use crate::evaluators::MOST_EVALUATORS;
+use crate::shadow::RuleFigures;
 
 /// The evaluators that match a pod, and those because of which it is held, a bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
