@@ -17,7 +17,7 @@ mod leading;
 mod lists;
 mod machine_growth;
 mod machines;
-pub mod owners;
+mod owners;
 pub mod parts;
 mod pauses;
 mod platform;

@@ -11,8 +11,7 @@ use sluice_engine::{Charge, PodId, Uid};
 use sluice_index::{Gates, NamespaceId, PodRecord, Version};
 
 use super::Accounts;
-use super::owners::Fall;
-use crate::accounts::parts::owners::Payer;
+use crate::accounts::parts::owners::{Fall, Payer};
 use crate::accounts::parts::repricing::Walk;
 use crate::admission::{CHANGED, Judgement};
 use crate::cluster::Cluster;

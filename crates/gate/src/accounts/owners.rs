@@ -8,21 +8,12 @@ use sluice_index::{Gates, PodRecord};
 
 use super::Accounts;
 use super::machines::as_launcher;
-use crate::accounts::parts::owners::Payer;
+use crate::accounts::parts::owners::{Fall, Payer};
 use crate::cluster::Cluster;
 use crate::cluster::machines::Owner;
 use crate::config::Moment;
 use crate::orders::Order;
 use crate::stage::Stage;
-
-/// Why an owner may be charged less than before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fall {
-    /// It is known better what it takes.
-    OfThePrice,
-    /// What this process had charged beside that is over.
-    OfOurs,
-}
 
 impl Accounts {
     /// The pods of a namespace that name this owner, and that KubeVirt has created, are charged together from now on: this,

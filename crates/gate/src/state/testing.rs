@@ -7,7 +7,7 @@ use sluice_engine::{Charge, PodId, QuotaId, Resource, Uid};
 use sluice_index::{NamespaceId, PodWire};
 
 use super::State;
-use crate::accounts::owners::Fall;
+use crate::accounts::parts::owners::Fall;
 use crate::config::{GateConfig, Moment};
 use crate::evaluators::{Content, Price, Priced};
 use crate::recorder::Recorder;

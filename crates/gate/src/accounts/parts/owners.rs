@@ -22,6 +22,15 @@ impl Payer {
     }
 }
 
+/// Why an owner may be charged less than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fall {
+    /// It is known better what it takes.
+    OfThePrice,
+    /// What this process had charged beside that is over.
+    OfOurs,
+}
+
 #[derive(Debug)]
 struct Account {
     owner: Arc<Owner>,
