@@ -83,15 +83,16 @@ fn of_launchers_kubevirts_overhead_is_no_growth_and_everything_above_it_is() {
         source(&launcher(&[&[container("compute", compute, json!({}))], more].concat(), &[]))
     };
     let log = container("guest-console-log", "35Mi", json!({}));
-    let (before, smaller) = (of("537Mi", &[log.clone()]), of("500Mi", &[log.clone()]));
+    let (before, smaller) =
+        (of("537Mi", std::slice::from_ref(&log)), of("500Mi", std::slice::from_ref(&log)));
     let allowed = Allowance { overhead: Amount::from(quantity(OVERHEAD)), ..Allowance::default() };
     let injected = container("injected", "64Mi", json!({}));
     for (target, sources, expected) in [
-        (of("537Mi", &[log.clone()]), vec![&before], vec![]),
-        (of("818Mi", &[log.clone()]), vec![&before], vec![]),
-        (of("819Mi", &[log.clone()]), vec![&before], vec!["memory=1Mi"]),
+        (of("537Mi", std::slice::from_ref(&log)), vec![&before], vec![]),
+        (of("818Mi", std::slice::from_ref(&log)), vec![&before], vec![]),
+        (of("819Mi", std::slice::from_ref(&log)), vec![&before], vec!["memory=1Mi"]),
         (of("818Mi", &[log.clone(), injected]), vec![&before], vec!["cpu=100m", "memory=64Mi"]),
-        (of("818Mi", &[log]), vec![&smaller, &before], vec![]),
+        (of("818Mi", std::slice::from_ref(&log)), vec![&smaller, &before], vec![]),
         (of("9Gi", &[]), vec![], vec![]),
     ] {
         let launcher = |of: &'_ Source| (of.charge.clone(), of.compute.clone());
@@ -112,7 +113,7 @@ fn of_launchers_kubevirts_overhead_is_no_growth_and_everything_above_it_is() {
 fn a_container_may_become_an_init_container() {
     let mut log = container("guest-console-log", "35Mi", json!({}));
     json_merge(&mut log, json!({ "restartPolicy": "Always" }));
-    let newer = launcher(&[container("compute", "553Mi", json!({}))], &[log]);
+    let newer = launcher(&[container("compute", "553Mi", json!({}))], std::slice::from_ref(&log));
     assert_eq!(grown(&newer, &source(&plain())), [""; 0]);
 }
 

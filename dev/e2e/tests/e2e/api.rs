@@ -23,7 +23,7 @@ type Definition =
 const MIRROR: &str = "ApplicationAwareAppliedClusterResourceQuota";
 
 const DEFINITIONS: &[Definition] = &[
-    ("AAQ", "aaqs", &["aaq", "aaqs"], "Cluster", &["Age", "Phase"]),
+    ("AAQ", "aaqs", &["aaq", "aaqs"], "Cluster", &["Age", "Phase", "Available", "Gate", "VMs"]),
     (
         "ApplicationAwareResourceQuota",
         "applicationawareresourcequotas",

@@ -274,7 +274,10 @@ async fn a_bundle_explains_a_held_pod_and_has_no_secret() {
     let taken = index["taken"].as_str().unwrap().replace('T', " ").replace('Z', "");
     let overview = record.page("/").await;
     assert!(overview.contains(&format!("This is a record of {taken} UTC.")), "{overview}");
-    assert!(overview.contains("a.tar.gz") && overview.contains(&format!("/q/{name}/compute")), "{overview}");
+    assert!(
+        overview.contains("a.tar.gz") && overview.contains(&format!("href=\"q/{name}/compute\"")),
+        "{overview}"
+    );
     let quota = record.page(&format!("/q/{name}/compute")).await;
     assert!(
         quota.contains("requests.cpu") && quota.contains("Who takes it cannot be told: a bundle has"),

@@ -136,7 +136,8 @@ async fn a_held_pod_is_explained_with_no_process_of_sluice_alive() {
     bed.apply_objects(label).await.unwrap();
     let (text, _) = said(&bed, 3, &["why", "pod", "held", "-n", name]).await;
     assert!(text.contains("held can never go: it asks for pods 1, quota compute allows 0 in all"), "{text}");
-    assert!(text.contains("  Source: recomputed from lists; the webhook is not asked here.\n"), "{text}");
+    let why = "the leader did not answer (the webhook was not reached, or is not asked here)";
+    assert!(text.contains(&format!("  Source: recomputed from lists; {why}.\n")), "{text}");
     let (text, _) = said(&bed, 3, &["check"]).await;
     assert!(text.contains("failed   sluice-controller"), "{text}");
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
-use sluice_api::{QuotaReview, QuotaReviewSpec};
+use sluice_api::{ApplicationAwareResourceQuota as Arq, ApplicationAwareResourceQuotaSpec as ArqSpec};
 use sluice_controllers::gating;
 use sluice_manifests::InstallOptions;
 use sluice_runtime::client::{ServerVersion, with_deadline};
@@ -112,24 +112,23 @@ fn not_read(error: &kube::Error) -> Read {
     }
 }
 
-/// Whether API servers get through to the webhook: a question is created in a dry run, about a quota that need not exist.
+/// Whether API servers get through to the webhook: a quota is created in a dry run that the webhook alone refuses.
 async fn reached(connection: &Connection, namespace: &str) -> Reached {
-    let api: Api<QuotaReview> = Api::namespaced(connection.client.clone(), namespace);
-    let spec = QuotaReviewSpec { quota: Some("none".to_owned()), ..QuotaReviewSpec::default() };
-    let mut review = QuotaReview::new("", spec);
-    review.metadata.name = None;
-    review.metadata.generate_name = Some("check-".to_owned());
+    let api: Api<Arq> = Api::namespaced(connection.client.clone(), namespace);
+    let contradiction = ["BestEffort", "NotBestEffort"].map(str::to_owned);
+    let spec = ArqSpec { scopes: Some(contradiction.to_vec()), ..ArqSpec::default() };
+    let mut quota = Arq::new("", spec);
+    quota.metadata.name = None;
+    quota.metadata.generate_name = Some("check-".to_owned());
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let begin = Instant::now();
     let patience = PATIENCE.min(connection.deadline);
-    match with_deadline(patience, api.create(&dry_run, &review)).await {
-        Ok(review) if review.status.is_some() => Reached::Yes(begin.elapsed().as_millis()),
+    match with_deadline(patience, api.create(&dry_run, &quota)).await {
         Ok(_) => Reached::Unknown("API servers do not ask it: see webhooks".to_owned()),
         Err(error) => match &error {
             kube::Error::Api(status) if status.message.contains(NOT_REACHED) => {
                 Reached::No(without_paths(&status.message))
             }
-            // That nobody leads is for others to say.
             kube::Error::Api(status) if status.message.contains("admission webhook") => {
                 Reached::Yes(begin.elapsed().as_millis())
             }

@@ -17,6 +17,8 @@ use crate::cli::printed::Exit;
 
 /// So long the leader may take: lists are read in that time too.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A QuotaReview that comes back without a status.
+const NOT_REACHED: &str = "the leader did not answer (the webhook was not reached, or is not asked here)";
 /// Begins the names that the API server makes. No object has one of them for longer than the request lasts.
 const NAME: &str = "why-";
 
@@ -49,7 +51,7 @@ pub(super) async fn ask(
     Ok(match answer.map(|review| review.status) {
         Ok(Some(status)) if status.not_found => Err(Some("the leader knows no such object".to_owned())),
         Ok(Some(status)) => Ok(Live { status, took: begin.elapsed() }),
-        Ok(None) => Err(Some("the webhook is not asked here".to_owned())),
+        Ok(None) => Err(Some(NOT_REACHED.to_owned())),
         Err(error) => Err(Some(why_not(&error, &connection.namespace, patience))),
     })
 }

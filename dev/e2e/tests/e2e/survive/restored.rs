@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
 use sluice_api::ApplicationAwareResourceQuota as Arq;
@@ -24,7 +23,11 @@ fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let (from, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
-        if from.is_dir() { copy(&from, &to) } else { drop(std::fs::copy(&from, &to).unwrap()) }
+        if from.is_dir() {
+            copy(&from, &to);
+        } else {
+            std::fs::copy(&from, &to).unwrap();
+        }
     }
 }
 
@@ -55,16 +58,23 @@ async fn create(bed: &Bed, namespace: &str, names: &[&str]) {
     }
 }
 
-/// Many writes of others, of which Sluice sees none.
+/// Many writes that controller and webhook see: versions are so high then that a restored etcd does not come there at once.
 async fn write_much(bed: &Bed, namespace: &str) {
-    let maps: Api<ConfigMap> = Api::namespaced(bed.admin().unwrap(), namespace);
-    let created = stream::iter(0..1_000).map(|number| {
-        let map = objects::from_json(json!({ "metadata": { "name": format!("m-{number}") } }));
-        let maps = maps.clone();
-        async move { maps.create(&PostParams::default(), &map).await.map(drop) }
-    });
-    let created: Vec<_> = created.buffer_unordered(32).collect().await;
-    created.into_iter().for_each(|created| created.unwrap());
+    let namespaces: Api<Namespace> = Api::all(bed.admin().unwrap());
+    for number in 0..500 {
+        let label = Patch::Merge(json!({ "metadata": { "labels": { "written": number.to_string() } } }));
+        namespaces.patch(namespace, &PatchParams::default(), &label).await.unwrap();
+    }
+}
+
+/// Returns when the watch of quotas shows what becomes of them: it begins anew some time after an API server has.
+async fn until_watched(bed: &Bed, namespace: &str, quota: &str) {
+    objects::create(&bed.admin().unwrap(), namespace, &objects::quota(quota, &[("requests.cpu", "100")]))
+        .await
+        .unwrap();
+    let quotas: Api<Arq> = Api::namespaced(bed.admin().unwrap(), namespace);
+    let says = |quota: Option<&Arq>| quota.is_some_and(|quota| quota.status.is_some());
+    wait::wait_for(&quotas, quota, SOON, "a status", says).await.unwrap();
 }
 
 async fn ends(program: &Program) {
@@ -94,10 +104,12 @@ async fn a_restored_etcd_ends_processes_and_the_next_ones_count_what_there_is(#[
     objects::create(&client, &namespace, &objects::quota(QUOTA, &[("pods", "4")])).await.unwrap();
     create(bed, &namespace, &["a", "b"]).await;
     until_used(bed, &namespace, "2", SOON).await;
-    while_stopped(bed, |data, backup| copy(data, backup)).await;
+    while_stopped(bed, copy).await;
 
+    until_watched(bed, &namespace, "watched").await;
     create(bed, &namespace, &["c", "d", "e"]).await;
     until_used(bed, &namespace, "4", SOON).await;
+    until_watched(bed, &namespace, "shown").await;
     if go_back {
         write_much(bed, &namespace).await;
     }
@@ -107,12 +119,10 @@ async fn a_restored_etcd_ends_processes_and_the_next_ones_count_what_there_is(#[
     })
     .await;
 
-    let Running { mut installation, controller, webhook, .. } = running;
+    let Running { installation, controller, webhook, .. } = running;
     ends(&controller.program).await;
     if go_back {
         ends(&webhook.program).await;
-        ends(installation.operator().unwrap()).await;
-        installation.start_operator().await.unwrap();
     }
     let _controller = installation.controller().await.unwrap();
     let _webhook = if go_back { installation.webhook().await.unwrap() } else { webhook };
