@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use sluice_engine::ChargeRules;
+use sluice_engine::{ChargeRules, Uid};
+use sluice_index::Version;
 use sluice_runtime::lease::Leadership;
 use sluice_runtime::watch::WatchHealth;
 use tokio::sync::watch as latest;
@@ -11,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::action::{Action, Outcome};
+use super::action::{Action, Answer, Outcome, RecordedIn, RecordedObject};
 use super::apply::Apply;
 use super::audit::audit_for_ever;
 use super::handle::Gate;
@@ -105,6 +106,7 @@ impl Gate {
                     continue;
                 }
                 let (gate, apply, cancel) = (self.clone(), apply.clone(), cancel.clone());
+                let based_on = based_on(&action);
                 let tasks = if matches!(action, Action::WriteEvent(_)) { &mut events } else { &mut requests };
                 tasks.spawn(async move {
                     let outcome = match action {
@@ -128,6 +130,9 @@ impl Gate {
                         action => apply.execute(action).await,
                     };
                     if let Some(outcome) = outcome {
+                        if let Some((from, to)) = based_on.and_then(|known| went_back(known, &outcome)) {
+                            gate.watches.quotas.answered_with_earlier(from.number(), to.number());
+                        }
                         gate.change(Work::Settle, |state, now| state.on_outcome(outcome, now));
                     }
                 });
@@ -216,6 +221,28 @@ impl Gate {
         self.metrics.observe(stats);
         actions
     }
+}
+
+/// The version of the quota that an action writes.
+fn based_on(action: &Action) -> Option<Version> {
+    match action {
+        Action::Record(record) => match record.object {
+            RecordedIn::Status(version) => Some(version),
+            RecordedIn::Charge(_) | RecordedIn::NewCharge { .. } => None,
+        },
+        _ => None,
+    }
+}
+
+/// The version that the quota had, and the earlier one in which it was read after that: etcd was restored. A watch need not
+/// notice that, since API servers let it go on from a version that is not there yet.
+fn went_back(known: Version, outcome: &Outcome) -> Option<(Version, Version)> {
+    let Outcome::Recorded(_, uid, Answer::Stale(Some(RecordedObject::Quota(quota)))) = outcome else {
+        return None;
+    };
+    let now = Version::parse(quota.metadata.resource_version.as_deref());
+    let is_same = quota.metadata.uid.as_deref().map(Uid::parse).as_ref() == Some(uid);
+    (is_same && now.is_older_than(known)).then_some((known, now))
 }
 
 #[cfg(test)]

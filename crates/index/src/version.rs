@@ -29,6 +29,12 @@ impl Version {
         self.0 != 0 && other.0 != 0 && self.0 <= other.0
     }
 
+    /// The version as a number; 0 if the server's version is not understood.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
     /// The version as a precondition for a write; `None` if the server's version is not understood.
     #[must_use]
     pub fn precondition(self) -> Option<String> {

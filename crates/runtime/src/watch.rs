@@ -192,6 +192,10 @@ where
     };
     tokio::select! {
         error = follow => Err(error),
+        error = health.other_store() => {
+            tracing::error!(kind = health.kind(), %error, "the process has to end");
+            Err(error)
+        }
         () = cancel.cancelled() => Ok(()),
     }
 }

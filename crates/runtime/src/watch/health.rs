@@ -42,6 +42,8 @@ struct Shared {
     last_active: Mutex<Instant>,
     last_error: Mutex<Option<String>>,
     interruption: Mutex<Option<(Failure, String)>>,
+    /// What showed that the store is another one, if not the watch itself.
+    restored: signal::Sender<Option<(u64, u64)>>,
 }
 
 impl WatchHealth {
@@ -63,6 +65,7 @@ impl WatchHealth {
                 last_active: Mutex::new(Instant::now()),
                 last_error: Mutex::new(None),
                 interruption: Mutex::new(None),
+                restored: signal::Sender::new(None),
             }),
         }
     }
@@ -213,6 +216,21 @@ impl WatchHealth {
     pub(super) fn went_back_to(&self, listed: &str) -> Option<WentBack> {
         let (from, to) = (self.shared.latest.load(Relaxed), listed.parse().ok()?);
         (to < from).then_some(WentBack { from, to })
+    }
+
+    /// An answer had an object in the version `to` after it was known in the version `from`: the store is another one, and
+    /// the watch ends.
+    pub fn answered_with_earlier(&self, from: u64, to: u64) {
+        self.shared.restored.send_replace(Some((from, to)));
+    }
+
+    /// Returns when an answer showed that the store is another one.
+    pub(super) async fn other_store(&self) -> WentBack {
+        let mut restored = self.shared.restored.subscribe();
+        // As in `synced`.
+        let found = restored.wait_for(Option::is_some).await.map(|found| *found);
+        let (from, to) = found.ok().flatten().unwrap_or_default();
+        WentBack { from, to }
     }
 
     pub(super) fn listed(&self, number: u64) {
