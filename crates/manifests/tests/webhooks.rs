@@ -45,12 +45,13 @@ fn webhooks_fail_closed_and_keep_upstreams_order() {
     assert_eq!(names, ["gater.cqo.kubevirt.io", "explain.quota.sluice.dev"]);
     for configuration in [mutating[0], validating[0]] {
         for webhook in configuration["webhooks"].as_array().expect("webhooks") {
-            // Room for a migration is a service, and so is a warning; an AAQ may be what brings the webhook back. What is
-            // not let in without us fails closed.
+            // Room for a migration is a service, and so are a warning and an answer; an AAQ may be what brings the webhook
+            // back. What is not let in without us fails closed.
             let headroom = webhook["name"] == "headroom.quota.sluice.dev";
             let others = [
                 "aaq.cr.validator",
                 "evaluator.quota.sluice.dev",
+                "explain.quota.sluice.dev",
                 "size.vm.quota.sluice.dev",
                 "target.quota.sluice.dev",
                 "growth.headroom.quota.sluice.dev",
@@ -203,7 +204,7 @@ fn the_size_of_vms_is_looked_at_where_pods_are_gated_and_waits_for_nothing() {
 }
 
 #[test]
-fn reviews_are_answered_in_every_namespace_or_refused() {
+fn reviews_are_answered_in_every_namespace_and_without_the_webhook_nowhere() {
     let objects = render(&InstallOptions { ca_bundle: Some("PEM".to_owned()), ..InstallOptions::default() });
     let explain = named(of_kind(&objects, "MutatingWebhookConfiguration")[0], "explain.quota.sluice.dev");
     let rule = json!({
@@ -212,7 +213,7 @@ fn reviews_are_answered_in_every_namespace_or_refused() {
     });
     assert_eq!(explain["rules"], json!([rule]));
     assert_eq!((&explain["namespaceSelector"], &explain["matchConditions"]), (&json!({}), &Value::Null));
-    assert_eq!((&explain["failurePolicy"], &explain["sideEffects"]), (&json!("Fail"), &json!("None")));
+    assert_eq!((&explain["failurePolicy"], &explain["sideEffects"]), (&json!("Ignore"), &json!("None")));
     assert_eq!((&explain["timeoutSeconds"], &explain["reinvocationPolicy"]), (&json!(3), &json!("Never")));
     assert_eq!(explain["clientConfig"]["service"]["path"], "/explain");
 }
