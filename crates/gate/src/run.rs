@@ -249,10 +249,31 @@ fn went_back(known: Version, outcome: &Outcome) -> Option<(Version, Version)> {
 mod tests {
     use std::sync::Arc;
 
+    use serde_json::json;
+    use sluice_engine::QuotaId;
     use sluice_runtime::clock::ServerClock;
     use tokio::time::Instant;
 
     use super::*;
+
+    /// Another quota of the same name, and one that has changed, are no sign of another store.
+    #[test]
+    fn only_the_same_quota_in_an_earlier_version_is_of_another_store() {
+        let version = |number: &str| Version::parse(Some(number));
+        let reread = |uid: &str, number: &str| {
+            let metadata = json!({ "name": "q", "namespace": "team", "uid": uid, "resourceVersion": number });
+            let quota = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+            let answer = Answer::Stale(Some(RecordedObject::Quota(quota)));
+            let outcome = Outcome::Recorded(QuotaId(0), Uid::parse("a"), answer);
+            went_back(version("7"), &outcome)
+        };
+        assert_eq!(reread("a", "5"), Some((version("7"), version("5"))));
+        for (uid, number) in [("a", "7"), ("a", "9"), ("b", "5"), ("a", "")] {
+            assert_eq!(reread(uid, number), None, "{uid} {number}");
+        }
+        let gone = Outcome::Recorded(QuotaId(0), Uid::parse("a"), Answer::Stale(None));
+        assert_eq!(went_back(version("7"), &gone), None);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_new_leader_waits_for_device_classes_and_not_for_ever() {

@@ -57,7 +57,7 @@ async fn the_engine_agrees_with_the_api_server() {
         ("pod: both miss amounts", 50),
         ("pod: both find it exceeds", 80),
         ("resize: both allow", 100),
-        ("resize: both find it exceeds", 1),
+        ("resize: both find it exceeds", 3),
     ];
     report.conclude(2500, &at_least);
 }
