@@ -16,6 +16,7 @@ use crate::pace::Limits;
 const DEADLINE: Duration = Duration::from_secs(10);
 /// After so long a write is a new case.
 const CALM: Duration = Duration::from_secs(60);
+const CALM_OF_STATUS: Duration = Duration::from_secs(5);
 
 /// What is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,14 +64,15 @@ pub(super) struct Write {
 }
 
 impl Write {
-    /// A Deployment gets new pods by each write, so other clients are soon answered with pauses. A status follows the pods.
+    /// A Deployment gets new pods by each write, so other clients are soon answered with pauses. A status follows the pods,
+    /// and an object that is deleted and created again, so a few quiet seconds end its series.
     pub(super) const fn limits(&self) -> Limits {
-        let (free, first, longest) = match self.target {
-            Target::Operand(_) if self.contested.is_some() => (3, 2, 300),
-            Target::Operand(_) | Target::Needless { .. } => (10, 1, 60),
-            Target::Aaq(_) | Target::Mtq(_) => (20, 1, 10),
+        let (free, first, longest, calm) = match self.target {
+            Target::Operand(_) if self.contested.is_some() => (3, 2, 300, CALM),
+            Target::Operand(_) | Target::Needless { .. } => (10, 1, 60, CALM),
+            Target::Aaq(_) | Target::Mtq(_) => (20, 1, 10, CALM_OF_STATUS),
         };
-        Limits { free, first: Duration::from_secs(first), longest: Duration::from_secs(longest), calm: CALM }
+        Limits { free, first: Duration::from_secs(first), longest: Duration::from_secs(longest), calm }
     }
 }
 

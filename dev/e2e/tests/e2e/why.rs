@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use sluice_api::{ApplicationAwareResourceQuota, names};
+use sluice_api::{ApplicationAwareResourceQuota, QuotaReview, QuotaReviewSpec, names};
 use sluice_e2e::{Installation, Setup, build};
 use sluice_testbed::{Bed, wait};
 
@@ -134,6 +134,12 @@ async fn a_held_pod_is_explained_with_no_process_of_sluice_alive() {
     let label = [json!({ "apiVersion": "v1", "kind": "Namespace",
         "metadata": { "name": name, "labels": { names::TARGET_LABEL: "" } } })];
     bed.apply_objects(label).await.unwrap();
+    // The API server lets the first object of a kind wait until the kind is two seconds old
+    // (`apiextensions-apiserver/pkg/apiserver/customresource_handler.go`); the command waits one for a leader.
+    let review = QuotaReview::new("served", QuotaReviewSpec::default());
+    let dry_run = kube::api::PostParams { dry_run: true, ..Default::default() };
+    let reviews: Api<QuotaReview> = Api::namespaced(bed.admin().unwrap(), name);
+    reviews.create(&dry_run, &review).await.unwrap();
     let (text, _) = said(&bed, 3, &["why", "pod", "held", "-n", name]).await;
     assert!(text.contains("held can never go: it asks for pods 1, quota compute allows 0 in all"), "{text}");
     let why = "the leader did not answer (the webhook was not reached, or is not asked here)";
