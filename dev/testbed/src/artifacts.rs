@@ -87,6 +87,14 @@ pub fn packaging() -> anyhow::Result<PathBuf> {
     of_module("packaging", "packaging", "helm.sh/helm/v3", ".")?.ensure()
 }
 
+/// Path of Helm.
+///
+/// # Errors
+/// When Go is missing or too old or the build fails.
+pub fn helm() -> anyhow::Result<PathBuf> {
+    of_module("helm", "packaging", "helm.sh/helm/v3", "helm.sh/helm/v3/cmd/helm")?.ensure()
+}
+
 /// Paths of krew, which installs plug-ins of kubectl, and of its validator of manifests.
 ///
 /// # Errors

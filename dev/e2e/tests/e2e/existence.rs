@@ -13,7 +13,7 @@ use sluice_e2e::call::{JSON, MERGE, Response, call, get, post};
 use sluice_e2e::objects::{TARGETED, apply_aaq, is_held, pod};
 use sluice_e2e::{Installation, Running, Setup};
 use sluice_manifests::Installation as InstalledBy;
-use sluice_manifests::uninstall::{goes_with_aaq, inventory};
+use sluice_manifests::uninstall::{Part, goes_with_aaq, inventory};
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::{SOON, idle_bed, kubectl};
@@ -59,7 +59,7 @@ async fn until_made(client: &Client) {
     wait::eventually(SOON, made, "the operator to make an AAQ").await.unwrap();
 }
 
-async fn until_gated(team: &Team, expected: bool) {
+pub async fn until_gated(team: &Team, expected: bool) {
     let dry = kube::api::PostParams { dry_run: true, ..Default::default() };
     let probe = || async {
         let probed = team.pods.create(&dry, &pod("probe", &[])).await.ok()?;
@@ -144,8 +144,13 @@ async fn the_operator_makes_an_aaq_and_yields_to_a_users() {
 
 /// What is there of what the operator makes.
 async fn made(client: &Client) -> Vec<String> {
+    there(client, inventory(names::INSTALL_NAMESPACE).into_iter().filter(goes_with_aaq)).await
+}
+
+/// What is there of these.
+pub async fn there(client: &Client, parts: impl IntoIterator<Item = Part>) -> Vec<String> {
     let mut there = Vec::new();
-    for part in inventory(names::INSTALL_NAMESPACE).into_iter().filter(goes_with_aaq) {
+    for part in parts {
         let object = part.object;
         let group = if object.kind.group.is_empty() { "/api" } else { "/apis/" };
         let home = object.namespace.as_ref().map(|name| format!("/namespaces/{name}")).unwrap_or_default();

@@ -169,7 +169,7 @@ async fn pods_wait_until_somebody_answers(bed: &Bed) {
 }
 
 /// With the rights that are shipped.
-async fn operator(bed: &Bed) -> Program {
+pub async fn operator(bed: &Bed) -> Program {
     let identity = bed.service_account(names::INSTALL_NAMESPACE, names::OPERATOR).await.unwrap();
     let kubeconfig = identity.kubeconfig().to_str().unwrap().to_owned();
     let listen = ["--admin-listen", "--metrics-listen"]

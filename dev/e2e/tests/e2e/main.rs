@@ -21,6 +21,7 @@ mod gate;
 mod gate_policies;
 mod growth;
 mod growth_differential;
+mod helm;
 mod install;
 mod ipv6;
 mod managed_cluster_quota;

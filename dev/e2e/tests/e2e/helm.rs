@@ -1,0 +1,131 @@
+//! The chart in `deploy/helm`, by Helm itself, on a cluster: installed, upgraded, rolled back and uninstalled.
+
+use std::process::Output;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, Client};
+use sluice_api::names;
+use sluice_e2e::objects::TARGETED;
+use sluice_manifests::uninstall::{Part, inventory};
+use sluice_testbed::{Bed, BedOptions, Program, artifacts, wait};
+
+use crate::context::{SOON, kubectl, manifest};
+use crate::existence::{there, until_gated};
+use crate::install;
+use crate::team::Team;
+use crate::why::said;
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/helm/sluice");
+const CRDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds.yaml");
+/// Groups of kinds that the bed does not have.
+const OF_OTHERS: [&str; 2] = ["cert-manager.io", "monitoring.coreos.com"];
+const RELEASE: &str = "sluice";
+/// As `docs/install.md` says.
+const INSTALL: [&str; 8] = [
+    "install",
+    RELEASE,
+    CHART,
+    "--create-namespace",
+    "--set",
+    "image.registry=registry.example.com",
+    "--set",
+    "image.repository=sluice",
+];
+
+async fn helm_tries(bed: &Bed, arguments: &[&str]) -> Output {
+    let program = tokio::task::spawn_blocking(artifacts::helm).await.unwrap().unwrap();
+    let mut command = tokio::process::Command::new(program);
+    command.args(arguments).args(["--namespace", names::INSTALL_NAMESPACE]).kill_on_drop(true);
+    command.env("KUBECONFIG", bed.admin_kubeconfig());
+    for folder in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+        command.env(folder, bed.dir().join(folder));
+    }
+    tokio::time::timeout(Duration::from_secs(120), command.output()).await.unwrap().unwrap()
+}
+
+/// What Helm prints, which has to succeed.
+async fn helm(bed: &Bed, arguments: &[&str]) -> String {
+    let output = helm_tries(bed, arguments).await;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "helm {arguments:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Waits until the operator's Deployment has so many replicas, all of them available.
+async fn until_replicas(client: &Client, replicas: i32) {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
+    let what = format!("{replicas} replicas of the operator");
+    let has = |deployment: Option<&Deployment>| {
+        let spec = deployment.and_then(|deployment| deployment.spec.replicas);
+        let status = deployment.and_then(|deployment| deployment.status.as_ref()?.available_replicas);
+        (spec, status) == (Some(replicas), Some(replicas))
+    };
+    wait::wait_for(&deployments, names::OPERATOR, SOON, &what, has).await.unwrap();
+}
+
+/// What the API server counts as changes of the release's objects.
+async fn generations(bed: &Bed) -> String {
+    let release = manifest(bed, "release.yaml", &helm(bed, &["get", "manifest", RELEASE]).await);
+    let columns = "--output=custom-columns=KIND:.kind,NAME:.metadata.name,GENERATION:.metadata.generation";
+    kubectl(bed, &["get", columns, "--filename", &release]).await
+}
+
+/// As the kubelet of a real cluster: once its Deployment asks for no pod, the operator ends.
+async fn end_with_deployment(client: &Client, operator: &Program) {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
+    let is_stopped = |deployment: Option<&Deployment>| {
+        deployment.is_none_or(|deployment| deployment.spec.replicas == Some(0))
+    };
+    wait::wait_for(&deployments, names::OPERATOR, SOON, "the operator to be stopped", is_stopped)
+        .await
+        .unwrap();
+    operator.terminate();
+    operator.wait().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    bed.add_nodes(2, &[("cpu", "4"), ("memory", "8Gi")]).await.unwrap();
+    let client = bed.admin().unwrap();
+
+    // Definitions that others have applied are taken over only where that is said.
+    kubectl(&bed, &["apply", "--server-side", "--filename", CRDS]).await;
+    let team = Team::with(&bed, "release", TARGETED).await;
+    team.quota("none", &[("pods", "0")]).await;
+    let refused = helm_tries(&bed, &INSTALL).await;
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && why.contains("invalid ownership metadata"), "{why}");
+    let notes = helm(&bed, &[&INSTALL[..], &["--take-ownership"]].concat()).await;
+    assert!(notes.contains("STATUS: deployed") && notes.contains("kubectl wait"), "{notes}");
+    let operator = install::operator(&bed).await;
+    until_replicas(&client, 2).await;
+    kubectl(&bed, &["wait", "--for=create", "--timeout=2m", "aaq/aaq"]).await;
+    until_gated(&team, true).await;
+    team.pod("held", &[]).await;
+
+    let upgrade = ["upgrade", RELEASE, CHART, "--reuse-values", "--set", "replicas=3"];
+    helm(&bed, &upgrade).await;
+    until_replicas(&client, 3).await;
+    let before = generations(&bed).await;
+    assert!(before.lines().count() > 20, "{before}");
+    helm(&bed, &upgrade).await;
+    assert_eq!(generations(&bed).await, before, "the same once more changes nothing");
+    helm(&bed, &["rollback", RELEASE, "1"]).await;
+    until_replicas(&client, 2).await;
+    until_gated(&team, true).await;
+    assert_eq!(team.held().await, ["held"], "nothing of it lets go what waits");
+
+    let command = ["uninstall", "--keep-objects", "--namespace", names::INSTALL_NAMESPACE];
+    tokio::join!(said(&bed, 0, &command), end_with_deployment(&client, &operator));
+    helm(&bed, &["uninstall", RELEASE, "--wait"]).await;
+    assert_eq!(team.held().await, Vec::<String>::new());
+    until_gated(&team, false).await;
+    let is_served = |part: &Part| !OF_OTHERS.contains(&part.object.kind.group.as_str());
+    let parts = inventory(names::INSTALL_NAMESPACE).into_iter().filter(is_served);
+    let namespace = format!("Namespace {}", names::INSTALL_NAMESPACE);
+    assert_eq!(there(&client, parts).await, [namespace], "it is no part of the release");
+    kubectl(&bed, &["get", "--filename", CRDS]).await;
+    assert!(team.quotas.get("none").await.is_ok(), "quotas stay");
+}
