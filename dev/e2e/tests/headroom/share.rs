@@ -1,16 +1,23 @@
 //! For how much of the time a namespace is locked, and who waits for whom.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use jiff::SignedDuration;
-use kube::ResourceExt as _;
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Resource, ResourceExt as _};
+use rstest::rstest;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
 use sluice_e2e::audit::{AuditTrail, until_refused};
 use sluice_e2e::objects;
-use sluice_e2e::tenant::{SOON, Tenant, shared, used};
+use sluice_e2e::tenant::{SOON, Tenant, amount, shared, used};
 use sluice_testbed::kubevirt::{Migration, MigrationPhase, MigrationScript, Vm};
 use sluice_testbed::wait;
 use tokio::task::JoinHandle;
@@ -20,33 +27,48 @@ use crate::context::{MEMORY, MI, crowded, rejected, set_limit, used_memory};
 /// Of the time, so much may be locked in vain: a namespace rests for ten times as long after such a lock.
 const SHARE_IN_VAIN: f64 = 0.10;
 
-/// A tenant who creates and deletes small pods as fast as that goes.
-struct Pods {
+/// A tenant who creates and deletes objects as fast as that goes.
+struct Busy {
     over: Arc<AtomicBool>,
+    tried: Arc<AtomicUsize>,
     created: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
-impl Pods {
-    fn start(tenant: &Tenant<'_>) -> Self {
-        let (over, created) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-        let (end, count, pods) = (Arc::clone(&over), Arc::clone(&created), tenant.pods.clone());
+impl Busy {
+    /// With the same object again and again: refused while the namespace is locked, and while the last one is not gone yet.
+    fn start<K>(api: Api<K>, object: K) -> Self
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        let over = Arc::<AtomicBool>::default();
+        let (tried, created) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let (end, of_all, count) = (Arc::clone(&over), Arc::clone(&tried), Arc::clone(&created));
         let task = tokio::spawn(async move {
-            let pod = objects::pod("small", &[("memory", "1Mi")]);
             while !end.load(Ordering::SeqCst) {
-                // Refused while the namespace is locked, and while the last one is not gone yet.
-                if pods.create(&PostParams::default(), &pod).await.is_ok() {
+                of_all.fetch_add(1, Ordering::SeqCst);
+                if api.create(&PostParams::default(), &object).await.is_ok() {
                     count.fetch_add(1, Ordering::SeqCst);
                 }
-                let _ = pods.delete("small", &DeleteParams::default().grace_period(0)).await;
+                let _ = api.delete(&object.name_any(), &DeleteParams::default().grace_period(0)).await;
             }
         });
-        Self { over, created, task }
+        Self { over, tried, created, task }
+    }
+
+    fn with_pods(tenant: &Tenant<'_>, memory: &str) -> Self {
+        Self::start(tenant.pods.clone(), objects::pod("busy", &[("memory", memory)]))
+    }
+
+    fn with_config_maps(tenant: &Tenant<'_>) -> Self {
+        let metadata = ObjectMeta { name: Some("busy".to_owned()), ..ObjectMeta::default() };
+        let object = ConfigMap { metadata, ..ConfigMap::default() };
+        Self::start(Api::namespaced(tenant.client.clone(), tenant.name()), object)
     }
 
     async fn until_created(&self, count: usize) {
         let reached = || async { (self.created.load(Ordering::SeqCst) >= count).then_some(()) };
-        wait::eventually(SOON, reached, "small pods to be created").await.unwrap();
+        wait::eventually(SOON, reached, "objects to be created").await.unwrap();
     }
 
     /// Returns how many were created.
@@ -61,7 +83,7 @@ impl Pods {
 async fn without_a_grant_pods_come_and_go_and_nothing_is_raised() {
     let (tenant, vm) = crowded("churn").await;
     let migration = rejected(&vm).await;
-    let pods = Pods::start(&tenant);
+    let pods = Busy::with_pods(&tenant, "1Mi");
     // Each of them wakes KubeVirt's controller.
     pods.until_created(50).await;
     until_refused(&tenant, 20).await;
@@ -85,11 +107,17 @@ async fn migrate_in_vain(vm: &Vm, rounds: usize) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_cannot_keep_the_namespace_locked() {
+/// Objects that a lock does not refuse change what its quota counts: they make no lock one that has helped.
+#[rstest]
+#[case::pods(|tenant: &Tenant<'_>| Busy::with_pods(tenant, "1Mi"))]
+#[case::config_maps(Busy::with_config_maps)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_cannot_keep_the_namespace_locked(#[case] busy: fn(&Tenant<'_>) -> Busy) {
     let tenant = Tenant::on(shared().await.bed, "loop").await;
     let vms = join_all(["a", "b", "c", "d", "e"].map(|name| tenant.vm(name))).await;
     tenant.full_quota("rq", &[MEMORY]).await;
+    let counted = Patch::Merge(json!({ "spec": { "hard": { "configmaps": "100" } } }));
+    tenant.quotas.patch("rq", &PatchParams::default(), &counted).await.unwrap();
     let used = used_memory(&tenant).await;
     set_limit(&tenant, &(used + 20 * MI).to_string()).await;
     tenant.until_clear().await;
@@ -97,9 +125,9 @@ async fn a_tenant_cannot_keep_the_namespace_locked() {
     for vm in &vms {
         vm.follow(MigrationScript::Hold).await.unwrap();
     }
-    let pods = Pods::start(&tenant);
+    let busy = busy(&tenant);
     join_all(vms.iter().map(|vm| migrate_in_vain(vm, 8))).await;
-    let created = pods.end().await;
+    let created = busy.end().await;
     tenant.until_clear().await;
     let trail = AuditTrail::of(&tenant).await;
     let locks = trail.locks();
@@ -111,7 +139,7 @@ async fn a_tenant_cannot_keep_the_namespace_locked() {
     assert!(helped.len() <= trail.targets().count(), "one lock for each target: {helped:#?}");
     let locked = in_vain.iter().fold(SignedDuration::ZERO, |sum, lock| sum + lock.duration());
     println!(
-        "{} locks in {time:#}, {} of them in vain, for {locked:#}; {created} small pods",
+        "{} locks in {time:#}, {} of them in vain, for {locked:#}; {created} objects",
         locks.len(),
         in_vain.len()
     );
@@ -121,6 +149,28 @@ async fn a_tenant_cannot_keep_the_namespace_locked() {
     let most = SHARE_IN_VAIN * time.as_secs_f64() + under_way.as_secs_f64();
     assert!(locked.as_secs_f64() <= most, "{locked:#} of {time:#}: {in_vain:#?}");
     assert!(locks.len() > 5, "the loop ran: {locks:#?}");
+}
+
+/// A pod as large as a target, tried at every moment of every migration, is let in by none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_of_the_exact_size_of_a_target_gets_in_by_no_raise() {
+    let tenant = Tenant::on(shared().await.bed, "thief").await;
+    let vm = tenant.vm("web").await;
+    let full = tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    let thief = Busy::with_pods(&tenant, &used(&full)[MEMORY].0);
+    for _ in 0..5 {
+        vm.migrate().await.unwrap().until_succeeded().await.unwrap();
+        vm.until_alone().await.unwrap();
+    }
+    let tried = thief.tried.load(Ordering::SeqCst);
+    assert_eq!(thief.end().await, 0, "of {tried} pods");
+    tenant.until_clear().await;
+    let trail = AuditTrail::of(&tenant).await;
+    println!("{tried} pods tried, {} raises", trail.raises().len());
+    assert!(tried >= 50 && trail.raises().len() >= 5, "{tried} pods tried beside {:#?}", trail.raises());
+    let now = tenant.quotas.get("rq").await.unwrap();
+    assert!(amount(&used(&now), MEMORY) <= amount(&used(&full), MEMORY), "{now:?}");
 }
 
 /// Migrates the machine; how long it took from the request to its target.
