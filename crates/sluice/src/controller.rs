@@ -44,9 +44,10 @@ use crate::metrics::MetricsArgs;
 use crate::platform::PlatformArgs;
 use crate::rules::follow_versions;
 use crate::schemas::{self, Schemas};
+use crate::secrets::SecretWatches;
 use crate::sidecars::SidecarArgs;
 use crate::tls_profile::ProfileWatch;
-use crate::watches::{ControllerWatches, QuotaUsers, SecretWatches};
+use crate::watches::{ControllerWatches, QuotaUsers};
 
 /// What requests under way and the release of the lease get after a signal.
 const GRACE: Duration = Duration::from_secs(10);

@@ -28,6 +28,7 @@ mod render;
 mod requests;
 mod rules;
 mod schemas;
+mod secrets;
 mod server_version;
 mod sidecars;
 #[cfg(test)]

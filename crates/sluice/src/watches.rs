@@ -5,12 +5,10 @@
 //! before head-room. Objects that are read one by one, by name, are watched where they are used: the Leases, and what the
 //! operator keeps in shape.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -25,7 +23,6 @@ use sluice_index::{
     VmimWire, VmmrqWire,
 };
 use sluice_runtime::shutdown::Tasks;
-use sluice_runtime::tls::watch_secret;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
 use sluice_webhook::{AaqSightings, App};
 use tokio::time::timeout;
@@ -386,32 +383,4 @@ fn in_small_pages() -> WatchOptions {
 /// A cluster without KubeVirt, or OpenShift, has no such kind, and no such objects.
 fn if_installed() -> WatchOptions {
     WatchOptions { absent_is_empty: true, ..WatchOptions::default() }
-}
-
-/// What a Secret is for.
-type Load = Box<dyn Fn(&Secret) + Send + Sync>;
-
-/// Secrets in the namespace of the installation, each watched once by its name: an account may watch no others.
-#[derive(Default)]
-pub struct SecretWatches {
-    loads: BTreeMap<String, Vec<Load>>,
-}
-
-impl SecretWatches {
-    /// Hands the Secret of this name to `load`, now and after each change.
-    pub fn load(&mut self, name: &str, load: impl Fn(&Secret) + Send + Sync + 'static) {
-        self.loads.entry(name.to_owned()).or_default().push(Box::new(load));
-    }
-
-    /// Watches until `cancel`.
-    pub fn spawn(self, tasks: &mut Tasks, client: &Client, namespace: &str, cancel: &CancellationToken) {
-        for (name, loads) in self.loads {
-            let (client, namespace, cancel) = (client.clone(), namespace.to_owned(), cancel.clone());
-            tasks.spawn("secrets", async move {
-                let load = move |secret: &Secret| loads.iter().for_each(|load| load(secret));
-                let health = WatchHealth::new("secrets");
-                watch_secret(client, &namespace, &name, load, health, cancel).await
-            });
-        }
-    }
 }

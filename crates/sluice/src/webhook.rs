@@ -42,8 +42,9 @@ use crate::headroom::{self, HeadroomArgs};
 use crate::metrics::MetricsArgs;
 use crate::platform::PlatformAccountsArgs;
 use crate::rules::follow_versions;
+use crate::secrets::SecretWatches;
 use crate::tls_profile::ProfileWatch;
-use crate::watches::{SecretWatches, WebhookWatches};
+use crate::watches::WebhookWatches;
 
 /// What open requests get to finish after a signal; above the API server's own limit of 10 s.
 const GRACE: Duration = Duration::from_secs(12);
