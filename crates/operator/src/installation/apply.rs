@@ -16,6 +16,7 @@ use crate::pace::Limits;
 const DEADLINE: Duration = Duration::from_secs(10);
 /// After so long a write is a new case.
 const CALM: Duration = Duration::from_secs(60);
+/// The same of a status.
 const CALM_OF_STATUS: Duration = Duration::from_secs(5);
 
 /// What is written.

@@ -14,7 +14,7 @@ use sluice_e2e::objects::{TARGETED, apply_aaq, is_held, pod};
 use sluice_e2e::{Installation, Running, Setup};
 use sluice_manifests::Installation as InstalledBy;
 use sluice_manifests::uninstall::{Part, goes_with_aaq, inventory};
-use sluice_testbed::{Bed, BedOptions, wait};
+use sluice_testbed::{Bed, BedOptions, Program, wait};
 
 use crate::context::{SOON, idle_bed, kubectl};
 use crate::operator_cr::{installed, until_condition, until_told};
@@ -164,19 +164,15 @@ pub async fn there(client: &Client, parts: impl IntoIterator<Item = Part>) -> Ve
     there
 }
 
-/// As the kubelets of a real cluster: once nothing asks for the processes, they end.
-async fn end_with_deployments(client: &Client, running: &[&sluice_testbed::Program]) {
+/// As the kubelet of a real cluster: once its Deployment asks for no pod, the process ends.
+pub async fn end_with_deployment(client: &Client, name: &str, program: &Program) {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
-    for name in [names::CONTROLLER, names::WEBHOOK] {
-        let is_stopped = |deployment: Option<&Deployment>| {
-            deployment.is_none_or(|deployment| deployment.spec.replicas == Some(0))
-        };
-        wait::wait_for(&deployments, name, SOON, "it to be stopped", is_stopped).await.unwrap();
-    }
-    for program in running {
-        program.terminate();
-        program.wait().await;
-    }
+    let is_stopped = |deployment: Option<&Deployment>| {
+        deployment.is_none_or(|deployment| deployment.spec.replicas == Some(0))
+    };
+    wait::wait_for(&deployments, name, SOON, "it to be stopped", is_stopped).await.unwrap();
+    program.terminate();
+    program.wait().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -223,8 +219,11 @@ async fn cr_mode_installs_and_removes_three_times() {
             }
             (refused, begin.elapsed())
         };
-        let programs = [&controller.program, &webhook.program];
-        let ((refused, took), ()) = tokio::join!(creating, end_with_deployments(&client, &programs));
+        let ((refused, took), (), ()) = tokio::join!(
+            creating,
+            end_with_deployment(&client, names::CONTROLLER, &controller.program),
+            end_with_deployment(&client, names::WEBHOOK, &webhook.program)
+        );
         assert_eq!(refused, Vec::<String>::new());
         println!("round {round}: the AAQ was gone after {took:?}");
         assert!(took < REMOVED, "{took:?}");

@@ -8,10 +8,10 @@ use kube::{Api, Client};
 use sluice_api::names;
 use sluice_e2e::objects::TARGETED;
 use sluice_manifests::uninstall::{Part, inventory};
-use sluice_testbed::{Bed, BedOptions, Program, artifacts, wait};
+use sluice_testbed::{Bed, BedOptions, artifacts, wait};
 
 use crate::context::{SOON, kubectl, manifest};
-use crate::existence::{there, until_gated};
+use crate::existence::{end_with_deployment, there, until_gated};
 use crate::install;
 use crate::team::Team;
 use crate::why::said;
@@ -71,19 +71,6 @@ async fn generations(bed: &Bed) -> String {
     kubectl(bed, &["get", columns, "--filename", &release]).await
 }
 
-/// As the kubelet of a real cluster: once its Deployment asks for no pod, the operator ends.
-async fn end_with_deployment(client: &Client, operator: &Program) {
-    let deployments: Api<Deployment> = Api::namespaced(client.clone(), names::INSTALL_NAMESPACE);
-    let is_stopped = |deployment: Option<&Deployment>| {
-        deployment.is_none_or(|deployment| deployment.spec.replicas == Some(0))
-    };
-    wait::wait_for(&deployments, names::OPERATOR, SOON, "the operator to be stopped", is_stopped)
-        .await
-        .unwrap();
-    operator.terminate();
-    operator.wait().await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     let bed = Bed::start(BedOptions::default()).await.unwrap();
@@ -118,7 +105,7 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     assert_eq!(team.held().await, ["held"], "nothing of it lets go what waits");
 
     let command = ["uninstall", "--keep-objects", "--namespace", names::INSTALL_NAMESPACE];
-    tokio::join!(said(&bed, 0, &command), end_with_deployment(&client, &operator));
+    tokio::join!(said(&bed, 0, &command), end_with_deployment(&client, names::OPERATOR, &operator));
     helm(&bed, &["uninstall", RELEASE, "--wait"]).await;
     assert_eq!(team.held().await, Vec::<String>::new());
     until_gated(&team, false).await;
