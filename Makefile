@@ -23,6 +23,7 @@ help: ## list the targets
 
 .PHONY: demo
 demo: ## see pods held and released, two namespaces share a quota, VMs counted as VMs, a migration pass a full one (KEEP=1, KUBECONFIG=file)
+	@test -x $(TARGET)/debug/sluice-demo || echo "Building Sluice: the first time about 7 minutes on two cores"
 	@$(BUILD) --package sluice-demo
 	@SLUICE_BINARY=$(TARGET)/debug/sluice $(TARGET)/debug/sluice-demo $(demo_keep) $(demo_kubeconfig)
 

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::object::{labels, metadata, set, set_in};
+use crate::object::{labelled, labels, metadata, set, set_in};
 use crate::options::{InstallOptions, IssuerRef};
 use crate::rbac::{READ, binding, named, role, rule, subject};
 
@@ -53,5 +53,5 @@ pub fn cert_manager_rights(options: &InstallOptions) -> Vec<Value> {
     ]);
     let mut bound = binding(options, "Role", metadata(options, name), name);
     set(&mut bound, "subjects", json!([subject(options, names::OPERATOR)]));
-    vec![role("Role", metadata(options, name), rules), bound]
+    labelled(options, vec![role("Role", metadata(options, name), rules), bound])
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use crate::alerts;
-use crate::object::{cluster_metadata, labels, metadata, set, set_in};
+use crate::object::{cluster_metadata, labelled, labels, metadata, set, set_in};
 use crate::options::InstallOptions;
 use crate::rbac::{account, binding, subject};
 
@@ -19,12 +19,12 @@ pub fn monitoring_objects(options: &InstallOptions) -> Vec<Value> {
     if options.monitoring.service_monitor {
         objects.extend(scraper(options));
         objects.push(way_in(options));
-        objects.push(labelled(options, monitor(options)));
+        objects.push(selectable(options, monitor(options)));
     }
     if options.monitoring.rules {
-        objects.push(labelled(options, rules(options)));
+        objects.push(selectable(options, rules(options)));
     }
-    objects
+    labelled(options, objects)
 }
 
 /// An account for the ServiceMonitor, whoever Prometheus runs as, and its token.
@@ -88,7 +88,8 @@ fn rules(options: &InstallOptions) -> Value {
     })
 }
 
-fn labelled(options: &InstallOptions, mut object: Value) -> Value {
+/// With the labels by which a Prometheus selects it.
+fn selectable(options: &InstallOptions, mut object: Value) -> Value {
     if let Some(metadata) = object.get_mut("metadata") {
         for (key, value) in &options.monitoring.labels {
             set_in(metadata, "labels", key, json!(value));

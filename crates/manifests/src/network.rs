@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sluice_api::names;
 
-use crate::object::metadata;
+use crate::object::{metadata, set};
 use crate::options::InstallOptions;
 
 /// Ports of DNS servers: OpenShift's listen on another one behind their Service.
@@ -27,18 +27,28 @@ pub(crate) fn of_operands(options: &InstallOptions) -> [Value; 2] {
 }
 
 /// Who may connect to the pods of a component, and where they may connect to, besides what holds for each of them. In: the
-/// metrics for namespaces with [`names::MONITORING_LABEL`]; what a kubelet asks of pods of its own node no policy stops.
+/// metrics for namespaces with [`names::MONITORING_LABEL`], or for whom the options name; what a kubelet asks of pods of its
+/// own node no policy stops.
 /// Out: the ports of API servers and of DNS.
 fn policy(options: &InstallOptions, component: &'static str, ingress: &[Value], egress: &[Value]) -> Value {
     let monitoring = json!({ "matchLabels": { names::MONITORING_LABEL: "enabled" } });
+    let from = match options.metrics_from.as_slice() {
+        [] => json!([{ "namespaceSelector": monitoring }]),
+        named => json!(named),
+    };
     let metrics = json!({
-        "from": [{ "namespaceSelector": monitoring }],
+        "from": from,
         "ports": [one("TCP", names::METRICS_PORT)],
     });
     let to_dns = DNS_PORTS.iter().flat_map(|port| ["UDP", "TCP"].map(|protocol| one(protocol, *port)));
     let to_api_servers = options.api_server_ports.iter().map(|port| one("TCP", *port));
-    let servers = json!({ "ports": to_api_servers.chain(to_dns).collect::<Vec<_>>() });
-    let (ingress, egress) = ([&[metrics], ingress].concat(), [&[servers], egress].concat());
+    let dns = json!({ "ports": to_dns.collect::<Vec<_>>() });
+    let mut servers = json!({ "ports": to_api_servers.collect::<Vec<_>>() });
+    if !options.api_server_cidrs.is_empty() {
+        let blocks = options.api_server_cidrs.iter().map(|cidr| json!({ "ipBlock": { "cidr": cidr } }));
+        set(&mut servers, "to", blocks.collect());
+    }
+    let (ingress, egress) = ([&[metrics], ingress].concat(), [&[servers, dns], egress].concat());
     json!({
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

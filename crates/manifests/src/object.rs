@@ -31,6 +31,19 @@ pub(crate) fn labels(component: Option<&str>) -> Value {
     labels
 }
 
+/// The objects with the labels that all get; an object's own labels win.
+pub(crate) fn labelled(options: &InstallOptions, mut objects: Vec<Value>) -> Vec<Value> {
+    let common = &options.common_labels;
+    for labels in
+        objects.iter_mut().filter_map(|object| object.pointer_mut("/metadata/labels")?.as_object_mut())
+    {
+        for (key, value) in common {
+            labels.entry(key.as_str()).or_insert_with(|| json!(value));
+        }
+    }
+    objects
+}
+
 /// `metadata` of an object in the install namespace.
 pub(crate) fn metadata(options: &InstallOptions, name: &str) -> Value {
     json!({ "name": name, "namespace": options.namespace, "labels": labels(Some(name)) })

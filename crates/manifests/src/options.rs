@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use k8s_openapi::api::core::v1::Toleration;
+use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_api::names;
 use sluice_engine::NamespacePattern;
 
+use crate::exact::Exact;
 use crate::platform_accounts::PlatformAccounts;
+use crate::pod_options::PodOptions;
 use crate::resources::Resources;
 
 /// How the API server reaches the webhook.
@@ -180,6 +183,10 @@ pub struct InstallOptions {
     pub node_selector: BTreeMap<String, String>,
     /// What the containers ask for.
     pub resources: Resources,
+    /// What pods get besides.
+    pub pods: PodOptions,
+    /// Labels of all objects but CRDs and what gates; Sluice's own win.
+    pub common_labels: BTreeMap<String, String>,
     /// Port that the webhook listens on.
     pub webhook_port: u16,
     /// The webhook's pods have the addresses of their nodes, for API servers that reach no pods.
@@ -200,6 +207,10 @@ pub struct InstallOptions {
     pub webhook_path: Option<String>,
     /// Ports of API servers, to which the pods may connect. A NetworkPolicy judges the port behind the Service.
     pub api_server_ports: Vec<u16>,
+    /// Addresses that API servers have, as CIDRs. Empty: any.
+    pub api_server_cidrs: Vec<String>,
+    /// Who may connect to the port of the metrics. Empty: namespaces with [`names::MONITORING_LABEL`].
+    pub metrics_from: Vec<Exact<NetworkPolicyPeer>>,
     /// Namespaces whose pods are gated.
     pub namespace_selector: LabelSelector,
     /// Namespaces whose pods are never gated, whatever `namespace_selector` says, besides that of the installation.
@@ -238,6 +249,8 @@ impl Default for InstallOptions {
             tolerations: Vec::new(),
             node_selector: BTreeMap::new(),
             resources: Resources::default(),
+            pods: PodOptions::default(),
+            common_labels: BTreeMap::new(),
             webhook_port: names::WEBHOOK_PORT,
             host_network: false,
             balancer_proofs: 0,
@@ -248,6 +261,8 @@ impl Default for InstallOptions {
             ca_bundle: None,
             webhook_path: None,
             api_server_ports: vec![443, 6443, 8443],
+            api_server_cidrs: Vec::new(),
+            metrics_from: Vec::new(),
             namespace_selector: default_namespace_selector(),
             exempt_namespaces: default_exempt_namespaces(),
             gating: Gating::default(),

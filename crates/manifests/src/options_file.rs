@@ -2,20 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Toleration;
+use k8s_openapi::api::core::v1::{Affinity, EnvVar, Toleration, TopologySpreadConstraint};
+use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sluice_engine::NamespacePattern;
 
+use crate::exact::Exact;
 use crate::options::{
     Gating, InstallOptions, Installation, IssuerRef, Monitoring, NamespaceUse, Naming, Platform, PullPolicy,
     WebhookClient,
 };
 use crate::platform_accounts::PlatformAccounts;
+use crate::pod_options::{DnsPolicy, PerComponent, PodOptions};
 use crate::resources::{Given, Resources};
-use crate::validate::InvalidOption;
+use crate::validate::{InvalidOption, OWN_LABELS};
 
 /// What a file says; what it leaves out, or says to be null, is as before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +50,29 @@ pub struct OptionsFile {
     /// Taints that all pods tolerate.
     #[serde(skip_serializing_if = "Option::is_none")]
     tolerations: Option<Vec<TolerationEntry>>,
+    /// Affinity of all pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    affinity: Option<Exact<Affinity>>,
+    /// How pods are spread, in place of over nodes; one without a selector is about the pods of its component.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topology_spread_constraints: Option<Vec<Exact<TopologySpreadConstraint>>>,
+    /// Labels of all pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("propertyNames" = { "not": { "enum": OWN_LABELS } }))]
+    pod_labels: Option<BTreeMap<String, String>>,
+    /// Annotations of all pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod_annotations: Option<BTreeMap<String, String>>,
+    /// Labels of all objects but CRDs and what gates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("propertyNames" = { "not": { "enum": OWN_LABELS } }))]
+    common_labels: Option<BTreeMap<String, String>>,
+    /// Arguments after those that follow from the options.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_args: Option<PerComponent<Vec<String>>>,
+    /// Variables of the containers after Sluice's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_env: Option<PerComponent<Vec<Exact<EnvVar>>>>,
     /// Priority class of all pods; empty: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     priority_class_name: Option<String>,
@@ -132,6 +158,9 @@ struct WebhookFile {
     /// Its pods have the network of their nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     host_network: Option<bool>,
+    /// `dnsPolicy` of its pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dns_policy: Option<DnsPolicy>,
     /// Where API servers reach it, if not through its Service: `https://host:port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = "^https://"))]
@@ -145,6 +174,14 @@ struct NetworkPolicyFile {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1), inner(range(min = 1, max = 65535)))]
     api_server_ports: Option<Vec<u16>>,
+    /// Addresses that API servers have, as CIDRs; empty: any.
+    #[serde(rename = "apiServerCIDRs", skip_serializing_if = "Option::is_none")]
+    #[schemars(inner(regex(pattern = r"^[0-9a-fA-F.:]+/[0-9]{1,3}$")))]
+    api_server_cidrs: Option<Vec<String>>,
+    /// Who may connect to the port of the metrics, as `from` of a NetworkPolicy has it; empty: namespaces with Sluice's
+    /// label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics_from: Option<Vec<Exact<NetworkPolicyPeer>>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -240,12 +277,24 @@ impl OptionsFile {
             tolerations: tolerations.unwrap_or(base.tolerations),
             node_selector: self.node_selector.unwrap_or(base.node_selector),
             resources: self.resources.unwrap_or(base.resources),
+            pods: PodOptions {
+                labels: self.pod_labels.unwrap_or(base.pods.labels),
+                annotations: self.pod_annotations.unwrap_or(base.pods.annotations),
+                affinity: self.affinity.unwrap_or(base.pods.affinity),
+                topology_spread: self.topology_spread_constraints.unwrap_or(base.pods.topology_spread),
+                extra_args: self.extra_args.unwrap_or(base.pods.extra_args),
+                extra_env: self.extra_env.unwrap_or(base.pods.extra_env),
+                webhook_dns_policy: self.webhook.dns_policy.or(base.pods.webhook_dns_policy),
+            },
+            common_labels: self.common_labels.unwrap_or(base.common_labels),
             webhook_port: self.webhook.port.unwrap_or(base.webhook_port),
             host_network: self.webhook.host_network.unwrap_or(base.host_network),
             webhook_client: self.webhook.url.map_or(base.webhook_client, WebhookClient::Url),
             balancer_proofs: self.balancer_proofs.unwrap_or(base.balancer_proofs),
             replicas: self.replicas.unwrap_or(base.replicas),
             api_server_ports: self.network_policy.api_server_ports.unwrap_or(base.api_server_ports),
+            api_server_cidrs: self.network_policy.api_server_cidrs.unwrap_or(base.api_server_cidrs),
+            metrics_from: self.network_policy.metrics_from.unwrap_or(base.metrics_from),
             exempt_namespaces: exempt.unwrap_or(base.exempt_namespaces),
             gating: self.gating.unwrap_or(base.gating),
             platform_accounts: accounts.unwrap_or(base.platform_accounts),
@@ -286,11 +335,19 @@ impl OptionsFile {
             resources: Some(options.resources.clone()),
             node_selector: Some(options.node_selector.clone()),
             tolerations: Some(options.tolerations.iter().map(TolerationEntry::from).collect()),
+            affinity: Some(options.pods.affinity.clone()),
+            topology_spread_constraints: Some(options.pods.topology_spread.clone()),
+            pod_labels: Some(options.pods.labels.clone()),
+            pod_annotations: Some(options.pods.annotations.clone()),
+            common_labels: Some(options.common_labels.clone()),
+            extra_args: Some(options.pods.extra_args.clone()),
+            extra_env: Some(options.pods.extra_env.clone()),
             priority_class_name: Some(options.priority_class.clone().unwrap_or_default()),
             shared_namespace: Some(options.namespace_use == NamespaceUse::Shared),
             webhook: WebhookFile {
                 port: Some(options.webhook_port),
                 host_network: Some(options.host_network),
+                dns_policy: options.pods.webhook_dns_policy,
                 url,
             },
             gating: Some(options.gating),
@@ -298,7 +355,11 @@ impl OptionsFile {
             platform_accounts: Some(accounts),
             allowed_gate_removers: Some(options.further_gate_removers.clone()),
             balancer_proofs: Some(options.balancer_proofs),
-            network_policy: NetworkPolicyFile { api_server_ports: Some(options.api_server_ports.clone()) },
+            network_policy: NetworkPolicyFile {
+                api_server_ports: Some(options.api_server_ports.clone()),
+                api_server_cidrs: Some(options.api_server_cidrs.clone()),
+                metrics_from: Some(options.metrics_from.clone()),
+            },
             cert_manager: CertManagerFile { issuer_ref: options.cert_manager.clone() },
             monitoring: Some(options.monitoring.clone()),
             names: Some(options.naming),

@@ -6,7 +6,7 @@ mod removal;
 use serde_json::{Value, json};
 use sluice_api::{RECORDED_IN, names};
 
-use crate::object::{cluster_metadata, labels, metadata, set};
+use crate::object::{cluster_metadata, labelled, labels, metadata, set};
 use crate::options::InstallOptions;
 pub use removal::removal_rights;
 
@@ -372,7 +372,7 @@ pub fn rancher_objects(options: &InstallOptions) -> Vec<Value> {
         set(&mut bound, "subjects", subjects.collect());
         [role(kind, metadata, json!([rule])), bound]
     });
-    objects.concat()
+    labelled(options, objects.concat())
 }
 
 /// Those who may view a namespace may view its quotas, and of cluster quotas their mirrors there, and may ask why something

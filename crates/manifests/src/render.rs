@@ -8,7 +8,7 @@ use crate::asked::AskedOfPods;
 use crate::cert_manager::cert_manager_rights;
 use crate::monitoring::monitoring_objects;
 use crate::naming::naming_rights;
-use crate::object::{labels, set};
+use crate::object::{labelled, labels, set};
 use crate::options::{InstallOptions, NamespaceUse};
 use crate::{
     config, critical_pods, flow, headroom_policies, network, rbac, security, services, webhooks, workload,
@@ -44,7 +44,7 @@ pub fn install_objects(options: &InstallOptions) -> Vec<Value> {
     objects.extend(cert_manager_rights(options));
     objects.extend(monitoring_objects(options));
     objects.extend(naming_rights(options));
-    objects
+    labelled(options, objects)
 }
 
 /// What the operator makes and keeps: controller and webhook, and what belongs to them. Their pods are as it is `asked`.
@@ -56,7 +56,7 @@ pub fn operand_objects(options: &InstallOptions, asked: &AskedOfPods) -> Vec<Val
     objects.push(headroom_policies::proof_quota(options));
     objects.extend(services::objects(options));
     objects.extend(workload::of_operands(options, asked));
-    objects
+    labelled(options, objects)
 }
 
 /// What the operator writes besides: everything that gates, guards or reviews. No manifest contains these objects: applying

@@ -1,5 +1,8 @@
 //! Whether [`InstallOptions`] describe an installation that can run. Each refusal names the field and says what to do.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use k8s_openapi::api::core::v1::Toleration;
 use sluice_api::names;
 use sluice_engine::Quantity;
@@ -16,6 +19,14 @@ const TAKEN_PORTS: [u16; 3] = [names::ADMIN_PORT, names::METRICS_PORT, names::GR
 
 /// The kubelet listens on it, at every address of its node.
 const KUBELET_PORT: u16 = 10250;
+
+/// Labels by which pods and objects of Sluice are found.
+pub(crate) const OWN_LABELS: [&str; 4] = [
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/part-of",
+    "app.kubernetes.io/component",
+    names::MANAGED_LABEL,
+];
 
 /// An option that cannot be.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -106,6 +117,13 @@ impl InstallOptions {
                 return refuse("nodeSelector (--node-selector)", problem, remedy);
             }
         }
+        let pods = &self.pods;
+        labels("podLabels", &pods.labels)?;
+        labels("commonLabels", &self.common_labels)?;
+        if let Some(key) = pods.annotations.keys().find(|key| !is_label_key(key)) {
+            let remedy = "write [prefix/]name, like example.com/note";
+            return refuse("podAnnotations", format!("{key:?} is no key of an annotation"), remedy);
+        }
         let resources = &self.resources;
         let all = [&resources.controller, &resources.webhook, &resources.operator];
         all.into_iter().try_for_each(amounts)?;
@@ -123,6 +141,14 @@ impl InstallOptions {
             let problem = format!("{:?} lets pods reach no API server", self.api_server_ports);
             return refuse("networkPolicy.apiServerPorts (--api-server-port)", problem, remedy);
         }
+        if let Some(cidr) = self.api_server_cidrs.iter().find(|cidr| !is_cidr(cidr)) {
+            let remedy = "write address/length, like 10.0.0.0/24 or fd00::/64";
+            return refuse(
+                "networkPolicy.apiServerCIDRs",
+                format!("{cidr:?} is no range of addresses"),
+                remedy,
+            );
+        }
         if self.further_gate_removers.iter().any(String::is_empty) {
             return refuse("allowedGateRemovers", "a username is empty", "name it, or leave it out");
         }
@@ -135,6 +161,30 @@ impl InstallOptions {
         }
         Ok(())
     }
+}
+
+/// Labels of a user, beside those by which Sluice and its Services find pods and objects.
+fn labels(field: &'static str, labels: &BTreeMap<String, String>) -> Result<(), InvalidOption> {
+    for (key, value) in labels {
+        if !is_label_key(key) || !is_label_value(value) {
+            return refuse(
+                field,
+                format!("{key:?}: {value:?} is no label"),
+                "write key: value, like team: platform",
+            );
+        }
+        if OWN_LABELS.contains(&key.as_str()) {
+            return refuse(field, format!("{key} is Sluice's own"), "leave it out: pods are found by it");
+        }
+    }
+    Ok(())
+}
+
+fn is_cidr(text: &str) -> bool {
+    text.split_once('/').is_some_and(|(address, length)| {
+        let longest = address.parse::<IpAddr>().map(|address| if address.is_ipv4() { 32 } else { 128 });
+        longest.is_ok_and(|longest| length.parse::<u8>().is_ok_and(|length| length <= longest))
+    })
 }
 
 fn issuer(issuer: &IssuerRef) -> Result<(), InvalidOption> {

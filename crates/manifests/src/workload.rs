@@ -160,29 +160,25 @@ fn deployment(options: &InstallOptions, component: &Component) -> Value {
     let labels = options.naming.labels(component.name);
     let mut metadata = metadata(options, options.naming.deployment(component.name));
     set(&mut metadata, "labels", labels.clone());
+    let selector = options.naming.selector(component.name);
+    // And no affinity by default, which an `AAQ` may replace.
+    let mut template = json!({ "metadata": { "labels": labels }, "spec": pod(options, component) });
+    options.pods.set(&mut template, component.name, &selector);
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata,
         "spec": {
             "replicas": options.replicas,
-            "selector": { "matchLabels": options.naming.selector(component.name) },
+            "selector": { "matchLabels": selector },
             "strategy": placement::strategy(options, component.name),
-            "template": { "metadata": { "labels": labels }, "spec": pod(options, component) },
+            "template": template,
         },
     })
 }
 
 fn pod(options: &InstallOptions, component: &Component) -> Value {
     let mut spec = pod_of(options, component.name, &container(options, component));
-    // And no affinity, which an `AAQ` may replace.
-    let spread = json!([{
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": { "matchLabels": options.naming.selector(component.name) },
-    }]);
-    set(&mut spec, "topologySpreadConstraints", spread);
     if let Some((map, _)) = component.files {
         let files = json!({ "name": FILES, "configMap": { "name": map } });
         set(&mut spec, "volumes", json!([token_volume(), files]));

@@ -164,3 +164,83 @@ fn with_the_names_of_upstream_its_suite_finds_the_parts_and_its_accounts_may_not
     let plain = [install_objects(&plain), operand_objects(&plain, &AskedOfPods::default())].concat();
     assert!(plain.iter().all(|object| !object["metadata"]["name"].as_str().unwrap().starts_with("aaq-")));
 }
+
+#[test]
+fn what_pods_get_besides_is_in_each_deployment_and_leaves_selectors_alone() {
+    let text = "podLabels: {team: platform}\npodAnnotations: {note: a}\n\
+                affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}\n\
+                topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}]\n\
+                extraArgs: {controller: [--c], webhook: [--w], operator: [--o]}\n\
+                extraEnv: {controller: [{name: C, value: '1'}]}\nwebhook: {dnsPolicy: Default}\n";
+    let options = OptionsFile::parse(text).unwrap().over(InstallOptions::default()).unwrap();
+    options.validate().unwrap();
+    let all = [install_objects(&options), operand_objects(&options, &AskedOfPods::default())].concat();
+    let plain = InstallOptions::default();
+    let plain = [install_objects(&plain), operand_objects(&plain, &AskedOfPods::default())].concat();
+    for (name, argument) in [(names::CONTROLLER, "--c"), (names::WEBHOOK, "--w"), (names::OPERATOR, "--o")] {
+        let deployment = named(&all, "Deployment", name)[0];
+        assert_eq!(deployment["spec"]["selector"], named(&plain, "Deployment", name)[0]["spec"]["selector"]);
+        let template = &deployment["spec"]["template"];
+        assert_eq!(template["metadata"]["labels"]["team"], "platform");
+        assert_eq!(template["metadata"]["annotations"], json!({ "note": "a" }));
+        let pod = &template["spec"];
+        assert!(pod["affinity"]["nodeAffinity"].is_object(), "{name}");
+        let spread = &pod["topologySpreadConstraints"][0];
+        assert_eq!(
+            (&spread["topologyKey"], &spread["labelSelector"]),
+            (&json!("zone"), &deployment["spec"]["selector"])
+        );
+        let container = &pod["containers"][0];
+        assert_eq!(container["args"].as_array().unwrap().last().unwrap(), argument);
+        let last = container["env"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["name"] == "C", name == names::CONTROLLER);
+        assert_eq!(pod["dnsPolicy"] == "Default", name == names::WEBHOOK);
+    }
+}
+
+#[test]
+fn common_labels_are_on_all_objects_but_what_gates_and_sluices_own_win() {
+    let text = "commonLabels: {team: platform, release: all}\n\
+                monitoring: {serviceMonitor: true, rules: true, labels: {release: prometheus}}\n\
+                certManager: {issuerRef: {name: a}}\ninstallation: cr\n";
+    let options = OptionsFile::parse(text).unwrap().over(InstallOptions::default()).unwrap();
+    let all = [install_objects(&options), operand_objects(&options, &AskedOfPods::default())].concat();
+    for object in all {
+        let labels = &object["metadata"]["labels"];
+        assert_eq!(labels["team"], "platform", "{object}");
+        let is_selected = object["apiVersion"] == "monitoring.coreos.com/v1";
+        assert_eq!(labels["release"], if is_selected { "prometheus" } else { "all" }, "{object}");
+        assert!(object["spec"]["selector"]["matchLabels"]["team"].is_null(), "{object}");
+    }
+}
+
+#[test]
+fn who_connects_to_whom_may_be_said_more_narrowly() {
+    let text =
+        "networkPolicy: {apiServerCIDRs: ['192.0.2.0/24', 'fd00::/64'], metricsFrom: [{podSelector: {}}]}";
+    let options = OptionsFile::parse(text).unwrap().over(InstallOptions::default()).unwrap();
+    options.validate().unwrap();
+    let all = [install_objects(&options), operand_objects(&options, &AskedOfPods::default())].concat();
+    for policy in of_kind(&all, "NetworkPolicy") {
+        let [servers, dns] = [0, 1].map(|at| &policy["spec"]["egress"][at]);
+        assert_eq!(servers["to"][1]["ipBlock"]["cidr"], "fd00::/64");
+        assert!(dns["to"].is_null(), "DNS is anywhere: {dns}");
+        assert_eq!(policy["spec"]["ingress"][0]["from"], json!([{ "podSelector": {} }]));
+    }
+}
+
+#[test]
+fn options_of_pods_that_cannot_be_are_named() {
+    for (text, said) in [
+        ("podLabels: {app.kubernetes.io/name: other}", "podLabels: app.kubernetes.io/name is Sluice's own"),
+        ("commonLabels: {'a b': c}", "commonLabels: \"a b\": \"c\" is no label"),
+        ("podAnnotations: {'/a': b}", "podAnnotations: \"/a\" is no key of an annotation"),
+        ("networkPolicy: {apiServerCIDRs: [10.0.0.0/33]}", "networkPolicy.apiServerCIDRs: \"10.0.0.0/33\""),
+        ("networkPolicy: {apiServerCIDRs: ['fd00::/129']}", "networkPolicy.apiServerCIDRs"),
+        ("networkPolicy: {apiServerCIDRs: [10.0.0.1]}", "networkPolicy.apiServerCIDRs"),
+    ] {
+        let options = OptionsFile::parse(text).unwrap().over(InstallOptions::default()).unwrap();
+        let refused = options.validate().unwrap_err().to_string();
+        assert!(refused.starts_with(said), "{text}: {refused}");
+    }
+}

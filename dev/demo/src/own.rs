@@ -25,7 +25,7 @@ const KEPT: Duration = Duration::from_secs(3600);
 pub async fn run(arguments: &Arguments, mut screen: Screen, signals: Signals) -> anyhow::Result<()> {
     let all = async {
         screen.say("Starting a Kubernetes control plane (the first time its programs are built) …")?;
-        let bed = Bed::start(BedOptions { kubevirt: true, ..BedOptions::default() }).await?;
+        let bed = Bed::start(BedOptions::default()).await?;
         let played = with(&bed, arguments, screen, &signals).await;
         if played.as_ref().is_err_and(|error| !error.is::<Interrupted>()) {
             bed.keep();
@@ -41,8 +41,9 @@ pub async fn run(arguments: &Arguments, mut screen: Screen, signals: Signals) ->
 async fn with(bed: &Bed, arguments: &Arguments, mut screen: Screen, signals: &Signals) -> anyhow::Result<()> {
     let seconds = bed.ready_after().as_secs_f32();
     screen.say(&format!("{} answers after {seconds:.1} s; installing Sluice …", bed.server_url()))?;
-    // All acts play on them: they have what KubeVirt asks of a node.
-    bed.kubevirt()?.add_nodes(2).await?;
+    // The first acts need no KubeVirt.
+    let compiling = artifacts::compile_kubevirt_beside(&bed.dir().join("logs/kubevirt-build.log"))?;
+    bed.add_nodes(2, &[("cpu", "32"), ("memory", "128Gi"), ("ephemeral-storage", "1Ti")]).await?;
     let _sluice = Running::on(bed, Setup::default()).await?;
     let scene = Scene {
         client: bed.admin()?,
@@ -56,7 +57,11 @@ async fn with(bed: &Bed, arguments: &Arguments, mut screen: Screen, signals: &Si
     screen.say("")?;
     scene.apply(&[ALLOW]).await?;
     let mut screen = cluster::act(&scene.of(cluster::NAME), screen).await?;
-    screen.say("")?;
+    let first_time = if compiling.is_some() { " (the first time the rest of it is built)" } else { "" };
+    screen.say(&format!("\nStarting KubeVirt's controller{first_time} …\n"))?;
+    drop(compiling);
+    bed.start_kubevirt().await?;
+    bed.kubevirt()?.add_nodes(2).await?;
     let mut screen = vms::act(&scene.of(vms::NAMESPACE), screen).await?;
     screen.say("")?;
     let mut screen = migration::act(&scene.of(migration::NAMESPACE), bed, screen).await?;

@@ -14,7 +14,7 @@ use sluice_manifests::{
 };
 
 use crate::yaml::{HEADER, one};
-use crate::{Files, documents, name};
+use crate::{Files, dashboards, documents, name};
 use marks::{OPTIONS, base, substitute, with_issuer, with_monitoring, with_the_aaq};
 
 /// All files by their path in the chart.
@@ -22,7 +22,11 @@ use marks::{OPTIONS, base, substitute, with_issuer, with_monitoring, with_the_aa
 /// # Errors
 /// When an object cannot be written as YAML.
 pub fn files() -> anyhow::Result<Files> {
-    let mut files = fixed::files();
+    let mut files = fixed::files(&operator_labels()?);
+    for (path, text) in dashboards::files()? {
+        let file = path.file_name().context("a dashboard has no name")?;
+        files.insert(Path::new("dashboards").join(file), text);
+    }
     let templates = Path::new("templates");
     files.insert(templates.join("objects.yaml"), substitute(&documents(&always())?));
     let conditional = [
@@ -62,6 +66,12 @@ fn definition(mut crd: Value) -> anyhow::Result<String> {
     metadata.insert("annotations".to_owned(), json!({ "helm.sh/resource-policy": "keep" }));
     let text = documents(&[crd])?.replace("{{", "{{ \"{{\" }}");
     Ok(when(".Values.crds.enabled", &text))
+}
+
+fn operator_labels() -> anyhow::Result<String> {
+    let objects = install_objects(&base());
+    let labels = objects.iter().find_map(|object| object.pointer("/spec/selector/matchLabels"));
+    one(labels.context("the operator has no Deployment")?)
 }
 
 fn when(condition: &str, text: &str) -> String {

@@ -4,15 +4,18 @@
 //! hash of the module's files, the build's parameters and the Go version. The versions of Kubernetes
 //! and of KubeVirt are one variable each: `SLUICE_KUBERNETES_VERSION=1.34` selects `go.1.34.mod`.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+mod build;
 
-use anyhow::{Context as _, bail, ensure};
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
 use sha2::{Digest as _, Sha256};
+
+pub(crate) use build::say;
+
+use crate::program::Program;
 
 /// Environment variable that selects the Kubernetes minor version, e.g. `1.34`.
 pub const KUBERNETES_VERSION: &str = "SLUICE_KUBERNETES_VERSION";
@@ -40,6 +43,8 @@ struct Artifact {
     modfile: PathBuf,
     package: &'static str,
     ldflags: String,
+    /// About how long two cores build it with empty caches.
+    minutes: u32,
 }
 
 /// Path of the control plane program (etcd, API server, controller-manager, scheduler, kubectl).
@@ -66,7 +71,8 @@ fn kubernetes_at((module, modfile, version): (PathBuf, PathBuf, String)) -> anyh
         "-s -w -X {base}.gitVersion={version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor} \
          -X k8s.io/client-go/pkg/version.gitVersion={version}"
     );
-    Artifact { name: "kubernetes".into(), version, module, modfile, package: ".", ldflags }.ensure()
+    let name = "kubernetes".to_owned();
+    Artifact { name, version, module, modfile, package: ".", ldflags, minutes: 4 }.ensure()
 }
 
 /// Path of the KWOK program, which plays the kubelets of simulated nodes.
@@ -118,7 +124,8 @@ fn of_module(name: &str, folder: &str, of: &str, package: &'static str) -> anyho
     let module = modules().join(folder);
     let modfile = module.join("go.mod");
     let version = required_version(&modfile, of)?;
-    Ok(Artifact { name: name.to_owned(), version, module, modfile, package, ldflags: "-s -w".to_owned() })
+    let (name, ldflags) = (name.to_owned(), "-s -w".to_owned());
+    Ok(Artifact { name, version, module, modfile, package, ldflags, minutes: 1 })
 }
 
 /// Path of the KubeVirt program: virt-controller, and the definitions of its kinds.
@@ -126,9 +133,24 @@ fn of_module(name: &str, folder: &str, of: &str, package: &'static str) -> anyho
 /// # Errors
 /// When Go is missing or too old or the build fails.
 pub fn kubevirt() -> anyhow::Result<PathBuf> {
+    kubevirt_artifact()?.ensure()
+}
+
+/// Compiles what the KubeVirt program is made of, beside something else and with the lowest priority, unless it is built:
+/// then [`kubevirt`] is quicker. What Go says goes to this file. It ends when it is dropped.
+///
+/// # Errors
+/// When Go is missing or too old.
+pub fn compile_kubevirt_beside(log: &Path) -> anyhow::Result<Option<Program>> {
+    let kubevirt = kubevirt_artifact()?;
+    let is_built = kubevirt.entry()?.join(&kubevirt.name).is_file();
+    (!is_built).then(|| kubevirt.compile_beside(log)).transpose()
+}
+
+fn kubevirt_artifact() -> anyhow::Result<Artifact> {
     let (module, modfile, version) = KUBEVIRT.selected()?;
-    let ldflags = "-s -w".to_owned();
-    Artifact { name: "kubevirt".into(), version, module, modfile, package: ".", ldflags }.ensure()
+    let (name, ldflags) = ("kubevirt".to_owned(), "-s -w".to_owned());
+    Ok(Artifact { name, version, module, modfile, package: ".", ldflags, minutes: 2 })
 }
 
 /// The version of the KubeVirt program, e.g. `v1.7.0`.
@@ -222,9 +244,7 @@ fn go_minor(text: &str) -> Option<(u32, u32)> {
 impl Artifact {
     /// Finds the program in the cache or builds it.
     fn ensure(&self) -> anyhow::Result<PathBuf> {
-        let go = self.go_version()?;
-        let cache = cache_dir()?;
-        let entry = cache.join(format!("{}-{}", self.name, self.hash(&go)?));
+        let (cache, entry) = (cache_dir()?, self.entry()?);
         let program = entry.join(&self.name);
         if program.is_file() {
             return Ok(program);
@@ -244,6 +264,12 @@ impl Artifact {
             self.build(&cache, &entry)?;
         }
         Ok(program)
+    }
+
+    /// The folder of the program in the cache.
+    fn entry(&self) -> anyhow::Result<PathBuf> {
+        let hash = self.hash(&self.go_version()?)?;
+        Ok(cache_dir()?.join(format!("{}-{hash}", self.name)))
     }
 
     fn go_version(&self) -> anyhow::Result<String> {
@@ -291,79 +317,6 @@ impl Artifact {
         }
         Ok(hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
     }
-
-    /// Builds into a temporary directory and renames it, so that an entry is whole or absent.
-    fn build(&self, cache: &Path, entry: &Path) -> anyhow::Result<()> {
-        let fresh = tempfile::Builder::new().prefix(&format!("{}-build-", self.name)).tempdir_in(cache)?;
-        say(&format!("building {} {} (once; several minutes on a small machine)", self.name, self.version));
-        let started = Instant::now();
-        let mut child = Command::new("go")
-            .args(["build", "-v", "-buildvcs=false"])
-            .arg(format!("-modfile={}", self.modfile.display()))
-            .arg(format!("-ldflags={}", self.ldflags))
-            .arg("-o")
-            .arg(fresh.path().join(&self.name))
-            .arg(self.package)
-            .current_dir(&self.module)
-            .env("CGO_ENABLED", "0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("starting go build")?;
-        let stderr = child.stderr.take().context("go build has no stderr")?;
-        let tail = self.report(stderr, started);
-        let status = child.wait().context("waiting for go build")?;
-        if !status.success() {
-            bail!("building {} {} failed ({status}):\n{}", self.name, self.version, tail.join("\n"));
-        }
-        let fresh = fresh.keep();
-        if let Err(error) = fs::rename(&fresh, entry) {
-            let _ = fs::remove_dir_all(&fresh);
-            return Err(error).with_context(|| format!("installing {}", entry.display()));
-        }
-        say(&format!("built {} {} in {} s", self.name, self.version, started.elapsed().as_secs()));
-        Ok(())
-    }
-
-    /// Prints a progress line every few seconds; returns the last lines for an error message.
-    fn report(&self, stderr: impl std::io::Read + Send + 'static, started: Instant) -> Vec<String> {
-        let (lines, received) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                if lines.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        let (mut packages, mut downloads, mut tail) = (0_usize, 0_usize, Vec::new());
-        let mut next = started + Duration::from_secs(5);
-        loop {
-            match received.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                Ok(line) => {
-                    let download = line.starts_with("go: downloading");
-                    downloads += usize::from(download);
-                    packages += usize::from(!download && !line.contains(' '));
-                    tail.push(line);
-                    let surplus = tail.len().saturating_sub(30);
-                    tail.drain(..surplus);
-                }
-                Err(RecvTimeoutError::Disconnected) => return tail,
-                Err(RecvTimeoutError::Timeout) => {
-                    next += Duration::from_secs(5);
-                    let (name, seconds) = (&self.name, started.elapsed().as_secs());
-                    say(&format!(
-                        "  {name}: {seconds} s, {downloads} modules fetched, {packages} packages built"
-                    ));
-                }
-            }
-        }
-    }
-}
-
-/// Writes past the test harness's capture: a first build takes minutes and must not look dead.
-pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "test bed: {line}");
 }
 
 #[cfg(test)]

@@ -7,6 +7,34 @@ fn read(text: &str) -> InstallOptions {
     OptionsFile::parse(text).unwrap().over(InstallOptions::default()).unwrap()
 }
 
+fn exact<T: serde::de::DeserializeOwned>(json: &str) -> T {
+    serde_json::from_str(json).unwrap()
+}
+
+#[test]
+fn a_field_that_kubernetes_does_not_know_is_refused() {
+    for (text, field) in [
+        ("affinity: {nodeAfinity: {}}", "nodeAfinity"),
+        (
+            "affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKye: a, topologyKey: b}]}}",
+            "topologyKye",
+        ),
+        (
+            "topologySpreadConstraints: [{topologyKey: a, maxSkew: 1, whenUnsatisfiable: b, minDomain: 2}]",
+            "minDomain",
+        ),
+        ("extraEnv: {webhook: [{name: A, vlaue: b}]}", "vlaue"),
+        ("extraEnv: {all: []}", "all"),
+        ("extraArgs: {controller: --verbose}", "extraArgs"),
+        ("networkPolicy: {metricsFrom: [{podSelector: {matchLabel: {}}}]}", "matchLabel"),
+        ("webhook: {dnsPolicy: None}", "webhook"),
+    ] {
+        let said = OptionsFile::parse(text).unwrap_err().to_string();
+        assert!(said.contains(field), "{text}: {said}");
+    }
+    OptionsFile::parse("affinity: {nodeAffinity: null}\n").unwrap();
+}
+
 /// Each option differs from its default.
 fn other() -> InstallOptions {
     InstallOptions {
@@ -19,6 +47,23 @@ fn other() -> InstallOptions {
             webhook: Amounts { cpu: "1".to_owned(), memory: "1Gi".to_owned() },
             ..Resources::default()
         },
+        pods: PodOptions {
+            labels: BTreeMap::from([("team".to_owned(), "platform".to_owned())]),
+            annotations: BTreeMap::from([("note".to_owned(), "none".to_owned())]),
+            affinity: exact(r#"{"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}"#),
+            topology_spread: vec![exact(
+                r#"{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}"#,
+            )],
+            extra_args: PerComponent { controller: vec!["--x".to_owned()], ..PerComponent::default() },
+            extra_env: PerComponent {
+                webhook: vec![exact(r#"{"name": "A", "value": "b"}"#)],
+                ..PerComponent::default()
+            },
+            webhook_dns_policy: Some(DnsPolicy::Default),
+        },
+        common_labels: BTreeMap::from([("team".to_owned(), "platform".to_owned())]),
+        api_server_cidrs: vec!["192.0.2.0/24".to_owned()],
+        metrics_from: vec![exact(r#"{"podSelector": {}}"#)],
         webhook_port: 9443,
         host_network: true,
         balancer_proofs: 12,

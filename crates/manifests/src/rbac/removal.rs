@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 
 use super::{binding, role, rule, subject};
-use crate::object::{cluster_metadata, metadata, set};
+use crate::object::{cluster_metadata, labelled, metadata, set};
 use crate::options::{InstallOptions, Installation};
 
 /// Roles of their own, bound to the operator's account; none where the operator installs.
@@ -30,5 +30,5 @@ pub fn removal_rights(options: &InstallOptions) -> Vec<Value> {
         set(&mut bound, "subjects", json!([subject(options, names::OPERATOR)]));
         [role(kind, metadata, rules), bound]
     });
-    objects.concat()
+    labelled(options, objects.concat())
 }

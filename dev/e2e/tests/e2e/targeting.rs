@@ -2,6 +2,7 @@
 //! own and take turns.
 
 mod cluster_quotas;
+mod in_force;
 mod machines;
 mod not_enforced;
 mod refused;

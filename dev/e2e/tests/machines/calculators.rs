@@ -1,9 +1,13 @@
 //! What each calculator counts of one VM, and that it may be another one at any time.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use sluice_e2e::tenant::used;
 
 use crate::context::Counting;
+
+const IN_FORCE: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_calculator_is_in_force_without_a_restart() {
@@ -21,6 +25,7 @@ async fn another_calculator_is_in_force_without_a_restart() {
     let [cpu, memory] = ["requests.cpu", "requests.memory"].map(|key| native[key].0.as_str());
     let of = |amounts| -> Vec<_> { keys.into_iter().zip::<[&str; 5]>(amounts).collect() };
     team.until_used("all", &of(["0", "0", "2", "1Gi", "0"])).await;
+    let mut quickest = Duration::MAX;
     for (calculator, amounts) in [
         ("VirtualResources", ["2", "1Gi", "0", "0", "1"]),
         ("VmiPodUsage", [cpu, memory, "0", "0", "1"]),
@@ -28,7 +33,12 @@ async fn another_calculator_is_in_force_without_a_restart() {
         ("IgnoreVmiCalculator", [cpu, memory, "0", "0", "1"]),
         ("DedicatedVirtualResources", ["0", "0", "2", "1Gi", "0"]),
     ] {
+        let from = Instant::now();
         counting.switch(calculator).await;
         team.until_used("all", &of(amounts)).await;
+        quickest = quickest.min(from.elapsed());
     }
+    println!("in force after {quickest:?}");
+    // Other tests run beside this one: the quickest counts.
+    assert!(quickest <= IN_FORCE, "{quickest:?}");
 }

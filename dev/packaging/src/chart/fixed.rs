@@ -45,6 +45,16 @@ resources:
 # Of all pods.
 nodeSelector: {}
 tolerations: []
+affinity: {}
+# In place of: over nodes, where it can be. One without a labelSelector is about the pods of its Deployment.
+topologySpreadConstraints: []
+podLabels: {}
+podAnnotations: {}
+# Of all objects but CRDs and what gates pods.
+commonLabels: {}
+# Of the container of each Deployment, after what follows from these values: {controller: [...], webhook: [...], operator: [...]}
+extraArgs: {}
+extraEnv: {}
 # Empty: none.
 priorityClassName: system-cluster-critical
 # Others run in the namespace of the release too: no ResourceQuota there permits the priority class.
@@ -55,6 +65,8 @@ webhook:
   # The webhook's pods have the network of their nodes, where API servers reach no pods. The namespace has to permit that
   # (label pod-security.kubernetes.io/enforce: privileged).
   hostNetwork: false
+  # Default, ClusterFirst or ClusterFirstWithHostNet, in place of the one that fits hostNetwork.
+  dnsPolicy: null
 # always, or cr: there is nothing but the operator until there is an AAQ, and what it has made goes with the AAQ.
 installation: always
 # policy, or webhook: the webhook alone gates pods, as it does before Kubernetes 1.36.
@@ -72,6 +84,10 @@ allowDowngrade: false
 networkPolicy:
   # Ports of API servers, behind their Service.
   apiServerPorts: [443, 6443, 8443]
+  # Addresses that API servers have, as CIDRs. Empty: any.
+  apiServerCIDRs: []
+  # Who may read metrics, as `from` of a NetworkPolicy. Empty: namespaces with the label metrics: enabled.
+  metricsFrom: []
 # The serving certificate comes from cert-manager: {issuerRef: {name: …, kind: Issuer, group: cert-manager.io}}, of an issuer
 # that writes ca.crt. Empty: the operator signs it.
 certManager: {}
@@ -82,11 +98,15 @@ monitoring:
   rules: false
   # Labels of both, by which your Prometheus selects them.
   labels: {}
+  # ConfigMaps with the dashboards, which the sidecar of Grafana's chart finds by the label grafana_dashboard.
+  dashboards: false
 crds:
   # false: they are there already, of application-aware-quota or applied by themselves. They are never removed.
   enabled: true
 # Rights to write the status of quotas beside Rancher's webhook (Kubernetes 1.36).
 rancher: false
+# Objects that come and go with the release; texts may be templates.
+extraObjects: []
 ";
 
 const HELPERS: &str = "\
@@ -99,9 +119,13 @@ const HELPERS: &str = "\
 {{- with .Values.image.digest }}@{{ . }}{{ end -}}
 {{- end -}}
 {{- /* What the operator reads. The reference of the image is that of its pod. */ -}}
+{{- define \"sluice.operator\" -}}
+OPERATOR_LABELS
+{{- end -}}
 {{- define \"sluice.options\" -}}
-{{- $options := omit .Values \"crds\" \"rancher\" \"global\" -}}
+{{- $options := omit .Values \"crds\" \"rancher\" \"extraObjects\" \"global\" -}}
 {{- $_ := set $options \"image\" (pick .Values.image \"pullPolicy\") -}}
+{{- $_ := set $options \"monitoring\" (omit .Values.monitoring \"dashboards\") -}}
 {{- toYaml $options -}}
 {{- end -}}
 ";
@@ -144,13 +168,45 @@ The webhook has the network of its nodes: the namespace has to permit that.
 {{- end }}
 ";
 
-pub(super) fn files() -> Files {
+const DASHBOARDS: &str = "\
+{{- if .Values.monitoring.dashboards }}
+{{- range $path, $_ := .Files.Glob \"dashboards/*.json\" }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: sluice-dashboard-{{ base $path | trimSuffix \".json\" }}
+  namespace: {{ $.Release.Namespace | quote }}
+  labels:
+    {{- merge (dict \"grafana_dashboard\" \"1\" \"app.kubernetes.io/name\" \"sluice\" \"app.kubernetes.io/part-of\" \"sluice\") $.Values.commonLabels | toYaml | nindent 4 }}
+data:
+  {{ base $path }}: |-
+{{ $.Files.Get $path | trim | indent 4 }}
+{{- end }}
+{{- end }}
+";
+
+const EXTRA_OBJECTS: &str = "\
+{{- range .Values.extraObjects }}
+---
+{{ tpl (toYaml .) $ }}
+{{- end }}
+";
+
+/// With the labels by which the operator's pods are found.
+fn helpers(operator: &str) -> String {
+    HELPERS.replace("OPERATOR_LABELS", operator.trim_end())
+}
+
+pub(super) fn files(operator: &str) -> Files {
     let chart = CHART.replace("VERSION", env!("CARGO_PKG_VERSION"));
     let mut files = Files::from([
         (PathBuf::from("Chart.yaml"), format!("{HEADER}{chart}")),
         (PathBuf::from("values.yaml"), format!("{HEADER}{VALUES}")),
         (PathBuf::from("values.schema.json"), format!("{:#}\n", schema::schema())),
-        (PathBuf::from("templates/_helpers.tpl"), HELPERS.to_owned()),
+        (PathBuf::from("templates/_helpers.tpl"), helpers(operator)),
+        (PathBuf::from("templates/dashboards.yaml"), DASHBOARDS.to_owned()),
+        (PathBuf::from("templates/extra-objects.yaml"), EXTRA_OBJECTS.to_owned()),
         (PathBuf::from("templates/check.yaml"), CHECK.to_owned()),
         (PathBuf::from("templates/NOTES.txt"), NOTES.to_owned()),
     ]);

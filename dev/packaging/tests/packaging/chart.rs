@@ -87,6 +87,13 @@ fn a_wrong_value_is_refused() {
         ("certManager: {issuerRef: {kind: Issuer}}", "name"),
         ("certManager: {issuer: own}", "issuer"),
         ("monitoring: {alerts: true}", "alerts"),
+        ("affinity: []", "affinity"),
+        ("podLabels: {app.kubernetes.io/name: other}", "app.kubernetes.io/name"),
+        ("commonLabels: {a: 1}", "commonLabels"),
+        ("extraArgs: {all: [a]}", "all"),
+        ("networkPolicy: {apiServerCIDRs: [everything]}", "apiServerCIDRs"),
+        ("webhook: {dnsPolicy: None}", "dnsPolicy"),
+        ("extraObjects: {a: b}", "extraObjects"),
         ("platform: openshift\nwebhook: {hostNetwork: true}", "webhook.hostNetwork"),
         ("webhook: {hostNetwork: true, port: 10250}", "webhook.port: 10250 is the kubelet's"),
     ] {
@@ -97,6 +104,28 @@ fn a_wrong_value_is_refused() {
     for namespace in ["kube-system", "default"] {
         let said = packaging(&["helm-template", text(&chart), "sluice", namespace, "1.36"]).unwrap_err();
         assert!(said.contains(namespace), "{said}");
+    }
+}
+
+#[test]
+fn dashboards_and_objects_of_a_user_come_with_their_values() {
+    let deploy = deploy();
+    let values = "monitoring: {dashboards: true}\ncommonLabels: {team: platform}\n\
+                  extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ .Release.Name }}-own'}}]";
+    let plain =
+        read(&template(deploy.path(), "1.36", Some("commonLabels: {team: platform}")).unwrap()).unwrap();
+    let objects = read(&template(deploy.path(), "1.36", Some(values)).unwrap()).unwrap();
+    let is_new = |object: &&Value| !plain.iter().any(|other| other["metadata"] == object["metadata"]);
+    let new: Vec<&Value> = objects.iter().filter(is_new).collect();
+    let names: Vec<_> = new.iter().map(|object| object["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["sluice-dashboard-operations", "sluice-dashboard-quotas", "sluice-own"]);
+    for (object, file) in new.iter().zip(["operations", "quotas"]) {
+        let shipped = deploy.path().join(format!("monitoring/grafana/{file}.json"));
+        let shipped: Value = serde_json::from_str(&std::fs::read_to_string(shipped).unwrap()).unwrap();
+        let text = object["data"][format!("{file}.json")].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), shipped);
+        let labels = &object["metadata"]["labels"];
+        assert_eq!((&labels["grafana_dashboard"], &labels["team"]), (&json!("1"), &json!("platform")));
     }
 }
 

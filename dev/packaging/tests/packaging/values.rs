@@ -16,6 +16,10 @@ impl Values {
         let mut all: Map<String, Value> = serde_saphyr::from_str(text).unwrap();
         let crds = all.remove("crds").is_none_or(|crds| crds["enabled"] == true);
         let rancher = all.remove("rancher").is_some_and(|rancher| rancher == true);
+        all.remove("extraObjects");
+        if let Some(monitoring) = all.get_mut("monitoring").and_then(Value::as_object_mut) {
+            monitoring.remove("dashboards");
+        }
         let options = OptionsFile::parse(&serde_saphyr::to_string(&all).unwrap()).unwrap();
         Self { options, crds, rancher }
     }

@@ -13,7 +13,7 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::access::TOKEN_LIFE;
-use super::{Bed, Component, START, kubeconfig_path};
+use super::{Bed, BedOptions, Component, START, kubeconfig_path};
 use crate::artifacts;
 use crate::audit::AuditEvent;
 use crate::kubeconfig::{self, Credential};
@@ -29,8 +29,21 @@ impl Bed {
     /// # Errors
     /// When the bed was started without KubeVirt, or outside a tokio runtime.
     pub fn kubevirt(&self) -> anyhow::Result<KubeVirt<'_>> {
-        ensure!(self.options.kubevirt, "this bed was started without KubeVirt: see BedOptions::kubevirt");
+        ensure!(
+            self.programs().kubevirt.is_some(),
+            "this bed was started without KubeVirt: see BedOptions::kubevirt"
+        );
         Ok(KubeVirt::new(self, self.admin()?))
+    }
+
+    /// Builds KubeVirt and starts it in a bed that was started without it.
+    ///
+    /// # Errors
+    /// When it cannot be built, or does not start.
+    pub async fn start_kubevirt(&self) -> anyhow::Result<()> {
+        self.use_programs(&BedOptions { kubevirt: true, ..self.options.clone() }).await?;
+        self.install_kubevirt().await.context("installing KubeVirt")?;
+        self.start_component(Component::VirtController)
     }
 
     /// Starts virt-controller anew with another image for launchers, as an upgrade does: it migrates the VMs whose launchers

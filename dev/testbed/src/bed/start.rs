@@ -312,11 +312,16 @@ impl Bed {
             other => bail!("{} is no API server", other.name()),
         };
         let options = BedOptions { kubernetes: Some(version.to_owned()), ..self.options.clone() };
-        let programs = built(&options).await?;
+        self.use_programs(&options).await?;
         self.stop(server);
-        *self.programs.lock().unwrap_or_else(PoisonError::into_inner) = programs;
         self.start_component(server)?;
         self.server_ready(Instant::now() + START, server, &url).await
+    }
+
+    /// Builds the programs that these options ask for; what is started from then on is one of them.
+    pub(super) async fn use_programs(&self, options: &BedOptions) -> anyhow::Result<()> {
+        *self.programs.lock().unwrap_or_else(PoisonError::into_inner) = built(options).await?;
+        Ok(())
     }
 
     /// Stops a component with SIGKILL.

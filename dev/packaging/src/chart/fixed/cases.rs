@@ -1,7 +1,7 @@
 //! Values that the chart is tested with: each has to render what the same options render.
 
 /// Names and contents.
-pub(crate) const CASES: [(&str, &str); 21] = [
+pub(crate) const CASES: [(&str, &str); 24] = [
     ("default", "{}\n"),
     (
         "mirror",
@@ -25,6 +25,29 @@ pub(crate) const CASES: [(&str, &str); 21] = [
          - {key: slow, operator: Equal, value: 'true', effect: NoExecute, tolerationSeconds: 60}\n",
     ),
     ("resources", "resources:\n  controller: {memory: 2Gi}\n  webhook: {cpu: '1', memory: 512Mi}\n"),
+    (
+        "spread",
+        "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions:\n\
+         [{key: kubernetes.io/arch, operator: In, values: [amd64]}]}]}}}\n\
+         topologySpreadConstraints:\n\
+         - {topologyKey: topology.kubernetes.io/zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}\n\
+         - {topologyKey: rack, maxSkew: 2, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {rack: a}}}\n",
+    ),
+    (
+        "labelled",
+        "commonLabels: {team: platform, release: quotas}\npodLabels: {team: platform}\npodAnnotations: {note: 'true'}\n\
+         monitoring: {serviceMonitor: true, rules: true, labels: {release: prometheus}}\nrancher: true\n\
+         certManager: {issuerRef: {name: a}}\ninstallation: cr\n",
+    ),
+    (
+        "extra",
+        "extraArgs: {controller: ['--in-flight-grace=20s'], operator: ['--log-level=debug']}\n\
+         extraEnv: {webhook: [{name: TZ, value: UTC}],\n\
+        \x20 operator: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}\n\
+         webhook: {dnsPolicy: Default}\n\
+         networkPolicy: {apiServerCIDRs: [192.0.2.0/24, 'fd00::/64'],\n\
+        \x20 metricsFrom: [{podSelector: {matchLabels: {a: b}}}]}\n",
+    ),
     ("no-priority", "priorityClassName: ''\n"),
     ("own-priority", "priorityClassName: platform\n"),
     ("shared-namespace", "sharedNamespace: true\n"),

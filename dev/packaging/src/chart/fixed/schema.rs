@@ -13,6 +13,7 @@ pub(super) fn schema() -> Value {
             json!({ "type": "object", "additionalProperties": false, "properties": { "enabled": boolean() } }),
         ),
         ("rancher", boolean()),
+        ("extraObjects", json!({ "type": "array", "items": { "type": "object" } })),
         // Helm sets it for the parts of a chart.
         ("global", json!({ "type": "object" })),
     ];
@@ -20,6 +21,11 @@ pub(super) fn schema() -> Value {
         fields.extend(own.map(|(name, value)| (name.to_owned(), value)));
         // For a test suite alone, which no chart installs.
         fields.remove("names");
+    }
+    if let Some(fields) =
+        schema.pointer_mut("/properties/monitoring/properties").and_then(Value::as_object_mut)
+    {
+        fields.insert("dashboards".to_owned(), boolean());
     }
     schema
 }
