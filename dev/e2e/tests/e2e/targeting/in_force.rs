@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_e2e::call::{JSON_PATCH, MERGE, call, get, post};
+use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, call, get, post};
 use sluice_testbed::wait;
 
 use super::{cluster, create_aaq, select, team, until_gated};
@@ -64,7 +64,7 @@ async fn selector_and_cluster_quotas_are_in_force_within_three_seconds() {
     println!("in force after: selector {selector:?}, cluster quotas {cluster_quotas:?}");
     assert!(selector <= IN_FORCE && cluster_quotas <= IN_FORCE, "{took:?}");
     let one = format!("{CLUSTER_QUOTAS}/in-force");
-    assert!(call(&client, Method::DELETE, &one, MERGE, &json!({})).await.unwrap().is_ok());
+    assert!(call(&client, Method::DELETE, &one, JSON, &json!({})).await.unwrap().is_ok());
 }
 
 async fn edit_aaq(client: &kube::Client, patch: Value) {
