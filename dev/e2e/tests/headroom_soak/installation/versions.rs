@@ -1,5 +1,5 @@
 //! Sluice is upgraded from the version before, and taken back, while pods are created in namespaces that an AAQ of the
-//! user's own selects, pods grow, and a machine migrates.
+//! user's own selects, pods grow, and a machine migrates. At last the AAQ asks for other nodes, which rolls all once more.
 //!
 //! `SLUICE_OTHER_BINARY` names the program of the version before. Without one it is this version, with what an upgrade
 //! changes: a CRD without its last column, and policies that say something else.
@@ -17,7 +17,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::audit::assert_none_rejected;
-use sluice_e2e::call::{APPLY, JSON, call, get};
+use sluice_e2e::call::{APPLY, JSON, MERGE, call, get};
 use sluice_e2e::objects::{self, is_held};
 use sluice_e2e::service::Service;
 use sluice_e2e::tenant::{self, SOON, Tenant};
@@ -108,7 +108,7 @@ impl<'b> Cluster<'b> {
         Self { bed, installation, service, controller, webhook }
     }
 
-    /// As a manifest that is applied and the rollouts that come of it: each process is replaced by one that is ready.
+    /// As a manifest that is applied and the rollouts that come of it.
     async fn become_version(&mut self, version: &Version) {
         self.bed.apply_objects(version.objects.clone()).await.unwrap();
         let arguments = version.operator_args();
@@ -117,7 +117,28 @@ impl<'b> Cluster<'b> {
         operator.terminate();
         operator.wait().await;
         self.installation.start_operator().await.unwrap();
+        self.roll().await;
+    }
 
+    /// An AAQ that asks for other nodes, and the rollout that comes of it.
+    async fn become_placed(&mut self, client: &Client) {
+        let selector = json!({ "sluice.dev/simulated": "true" });
+        let path = format!("/apis/{}/{}/{}", names::API_VERSION, names::AAQS, names::AAQ_NAME);
+        let infra = json!({ "spec": { "infra": { "nodeSelector": selector } } });
+        assert!(call(client, Method::PATCH, &path, MERGE, &infra).await.unwrap().is_ok());
+        for name in [names::CONTROLLER, names::WEBHOOK] {
+            let path = format!("/apis/apps/v1/namespaces/{}/deployments/{name}", names::INSTALL_NAMESPACE);
+            let placed = || async {
+                let live = get(client, &path).await.ok()?.body;
+                (live["spec"]["template"]["spec"]["nodeSelector"] == selector).then_some(())
+            };
+            wait::eventually(SOON, placed, &format!("{name} to be placed as the AAQ asks")).await.unwrap();
+        }
+        self.roll().await;
+    }
+
+    /// As a Deployment is rolled: each process is replaced by one that is ready.
+    async fn roll(&mut self) {
         let (webhook, port) = webhook(self.bed, &self.installation).await;
         webhook.until_proven().await.unwrap();
         self.service.hand_on_to(port);
@@ -247,7 +268,7 @@ async fn resizes(bed: &Bed, over: &AtomicBool) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upgrade_and_its_undoing_open_no_gate_and_refuse_nothing() {
+async fn an_upgrade_its_undoing_and_other_nodes_open_no_gate_and_refuse_nothing() {
     let bed = tenant::own().await;
     let client = bed.admin().unwrap();
     let (before, now) = (Version::before(), Version::now());
@@ -270,6 +291,8 @@ async fn an_upgrade_and_its_undoing_open_no_gate_and_refuse_nothing() {
         let leaders = [leaders[0], cluster.leaders().await];
         cluster.become_version(&before).await;
         let leaders = [leaders[0], leaders[1], cluster.leaders().await];
+        cluster.become_placed(&client).await;
+        let leaders = [leaders[0], leaders[1], leaders[2], cluster.leaders().await];
         let enough = || async { (migrated.load(SeqCst) >= MIGRATIONS).then_some(()) };
         wait::eventually(4 * SOON, enough, "five migrations").await.unwrap();
         over.store(true, SeqCst);
@@ -280,7 +303,7 @@ async fn an_upgrade_and_its_undoing_open_no_gate_and_refuse_nothing() {
     let outcome = traffic.end().await;
     println!(
         "{} pods, at most {} of {} at a time (watched with {} lists), releases paused for {:?}; {} migrations, \
-         {resized} resizes; changes of leader: {} and {}",
+         {resized} resizes; changes of leader: {}, {} and {}",
         outcome.created,
         outcome.most,
         LOAD.limit,
@@ -289,11 +312,12 @@ async fn an_upgrade_and_its_undoing_open_no_gate_and_refuse_nothing() {
         migrated.load(SeqCst),
         leaders[1] - leaders[0],
         leaders[2] - leaders[1],
+        leaders[3] - leaders[2],
     );
     outcome.assert_right(LOAD);
     assert_none_rejected(&tenant).await;
     assert!(resized > 0);
-    assert!(leaders[1] - leaders[0] <= 1 && leaders[2] - leaders[1] <= 1, "{leaders:?}");
+    assert!(leaders.windows(2).all(|two| two[1] - two[0] <= 1), "{leaders:?}");
 }
 
 async fn write_as_before_and_upgrade(cluster: &mut Cluster<'_>, client: &Client, now: &Version) {
