@@ -80,11 +80,11 @@ impl Artifact {
     /// Compiles the packages of the program with the lowest priority and keeps none of it but Go's cache: a build is
     /// quicker afterwards. It ends when it is dropped.
     pub(super) fn compile_beside(&self, log: &Path) -> anyhow::Result<Program> {
-        let go = ["-n", "19", "go"].map(OsString::from).into_iter();
+        let go = ["nice", "-n", "19", "go"].map(OsString::from).into_iter();
         let args = go.chain(self.go_arguments(Path::new("/dev/null"))).collect();
         Program::spawn(ProgramSpec {
             name: format!("compiling {}", self.name),
-            exe: "nice".into(),
+            exe: "/usr/bin/env".into(),
             args,
             env: vec![("CGO_ENABLED".into(), "0".into())],
             log: log.to_owned(),
