@@ -1,5 +1,7 @@
 //! Leader election over a `coordination.k8s.io/v1` Lease.
 //!
+//! A candidate that follows watches the lease, and reads it now and then in case the watch stands still.
+//!
 //! Every write is a replace with the `resourceVersion` that was read, so the server lets one candidate win. A leader that
 //! cannot renew in time, or finds another holder, ends with an error; the process is expected to exit on it (see
 //! [`crate::shutdown::Tasks`]). What to do when is decided in [`plan`].
@@ -20,9 +22,11 @@ use crate::backoff::{draw, process_seed};
 use crate::client::with_deadline;
 use crate::retry::{Failure, classify};
 
+mod changes;
 pub mod plan;
 mod token;
 
+use changes::Changes;
 pub use plan::Timings;
 use plan::{Candidate, Record, Step};
 pub use token::WriteToken;
@@ -153,6 +157,8 @@ pub struct Election {
     candidate: Candidate,
     /// The object as last read or written; `None` means: read before the next decision.
     fresh: Option<Option<Lease>>,
+    /// While another candidate holds it.
+    changes: Changes,
     token: WriteToken,
     leadership: watch::Sender<Leadership>,
     last_error: String,
@@ -188,6 +194,7 @@ impl Election {
             has_nothing_under_way: Handover::default(),
             candidate: Candidate::new(options.identity, options.timings),
             fresh: None,
+            changes: Changes::default(),
             token: WriteToken::new(),
             leadership: watch::Sender::new(Leadership::Following { leader: None }),
             last_error: "none".to_owned(),
@@ -230,6 +237,10 @@ impl Election {
             tokio::select! {
                 () = cancel.cancelled() => break Ok(()),
                 () = tokio::time::sleep(wait) => {}
+                lease = self.changes.next() => {
+                    self.candidate.saw(Some(record_of(&lease)), self.token.now());
+                    self.fresh = Some(Some(lease));
+                }
             }
         };
         let led = self.leadership.borrow().is_leading();
@@ -285,7 +296,11 @@ impl Election {
                 name: self.full_name.clone(),
                 holder: self.candidate.holder().unwrap_or_default().to_owned(),
             }),
-            Step::Wait { until } => Ok(self.follow(until)),
+            Step::Wait { until } => {
+                let version = lease.and_then(|lease| lease.metadata.resource_version).unwrap_or_default();
+                self.changes.since(&self.api, &self.name, &version, limit).await;
+                Ok(self.follow(until))
+            }
             step => Ok(self.write(step, lease, limit).await),
         }
     }
@@ -314,6 +329,7 @@ impl Election {
             Ok(written) => written,
             Err(error) => return self.note(&error),
         };
+        self.changes.end();
         self.candidate.wrote(record_of(&written), sent, self.now());
         self.fresh = Some(Some(written));
         if let Some(until) = self.candidate.held_until() {

@@ -1,9 +1,11 @@
 use super::*;
+use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +16,10 @@ struct FakeApi {
     version: Arc<AtomicU64>,
     /// Requests of this kind get this answer instead; 0 hangs.
     faults: Arc<Mutex<Vec<(Method, u16)>>>,
+    /// Who watches is told of each write; `None`: watches are refused.
+    watchers: Option<tokio::sync::broadcast::Sender<Value>>,
+    /// How often the lease was read.
+    reads: Arc<AtomicU64>,
 }
 
 impl FakeApi {
@@ -33,13 +39,19 @@ impl FakeApi {
                     if fault == Some(0) {
                         return std::future::pending().await;
                     }
+                    if parts.uri.query().is_some_and(|query| query.contains("watch=true")) {
+                        let (code, body) = match &api.watchers {
+                            Some(watchers) => (200, changes(watchers.subscribe())),
+                            None => (403, whole(&status(403, "Forbidden"))),
+                        };
+                        return Ok(Response::builder().status(code).body(body).unwrap());
+                    }
                     let body = body.collect().await.unwrap().to_bytes();
                     let (code, answer) = match fault {
                         Some(code) => (code, status(code, "Injected")),
                         None => api.answer(&parts.method, &body),
                     };
-                    let body = Body::from(answer.to_string().into_bytes());
-                    Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(body).unwrap())
+                    Ok::<_, Infallible>(Response::builder().status(code).body(whole(&answer)).unwrap())
                 }
             }),
             "default",
@@ -49,6 +61,7 @@ impl FakeApi {
     fn answer(&self, method: &Method, body: &[u8]) -> (u16, Value) {
         let mut lease = self.lease.lock();
         if method == Method::GET {
+            self.reads.fetch_add(1, Ordering::SeqCst);
             return lease.clone().map_or_else(|| (404, status(404, "NotFound")), |lease| (200, lease));
         }
         let mut wanted: Value = serde_json::from_slice(body).unwrap();
@@ -65,6 +78,8 @@ impl FakeApi {
         wanted["metadata"]["resourceVersion"] =
             json!((self.version.fetch_add(1, Ordering::SeqCst) + 1).to_string());
         *lease = Some(wanted.clone());
+        let told = self.watchers.as_ref().map(|watchers| watchers.send(wanted.clone()));
+        drop(told);
         (200, wanted)
     }
 
@@ -90,6 +105,24 @@ impl FakeApi {
         let task = tokio::spawn(election.run(cancel.clone()));
         Running { token, leadership, handover, cancel, task }
     }
+}
+
+type Answer = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
+
+fn whole(answer: &Value) -> Answer {
+    http_body_util::Full::new(Bytes::from(answer.to_string())).boxed_unsync()
+}
+
+/// A watch that tells of these writes.
+fn changes(writes: tokio::sync::broadcast::Receiver<Value>) -> Answer {
+    let lines = futures::stream::unfold(writes, |mut writes| async {
+        let lease = writes.recv().await.ok()?;
+        let mut object = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease" });
+        object.as_object_mut().unwrap().extend(lease.as_object().unwrap().clone());
+        let line = format!("{}\n", json!({ "type": "MODIFIED", "object": object }));
+        Some((Ok(hyper::body::Frame::data(Bytes::from(line))), writes))
+    });
+    http_body_util::StreamBody::new(lines).boxed_unsync()
 }
 
 fn status(code: u16, reason: &str) -> Value {
@@ -133,6 +166,30 @@ async fn the_first_leads_and_the_second_follows_until_it_releases() {
     assert!(!token.is_held());
     b.leads_within(5).await;
     assert_eq!(*b.leadership.borrow(), Leadership::Leading { term: 1, is_handed_over: false });
+}
+
+/// A follower is told of a lease that is given back, and reads it seldom while it is renewed.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_given_back_is_taken_at_once() {
+    let api = FakeApi { watchers: Some(tokio::sync::broadcast::channel(64).0), ..FakeApi::default() };
+    let mut a = api.candidate("a");
+    a.leads_within(1).await;
+    let mut b = api.candidate("b");
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(a.token.is_held() && !b.token.is_held(), "a renews, b waits");
+    let reads = api.reads.load(Ordering::SeqCst);
+    assert!(reads < 10, "{reads} reads in two minutes");
+    a.cancel.cancel();
+    a.ends_within(1).await.unwrap();
+    let given_back = tokio::time::Instant::now();
+    b.leads_within(5).await;
+    assert!(given_back.elapsed() < Duration::from_millis(10), "{:?}", given_back.elapsed());
+    // A holder that dies says nothing: its lease runs out.
+    b.task.abort();
+    let mut c = api.candidate("c");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(!c.token.is_held());
+    c.leads_within(10).await;
 }
 
 /// What a holder said counts for the next one alone, and for none that takes a lease that ran out.
