@@ -3,9 +3,9 @@
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use sluice_api::{HeadroomPolicy, names};
+use sluice_api::{HeadroomPolicy, HeadroomProbe, HeadroomProbeSpec, names};
 use sluice_e2e::audit::{AuditEventExt as _, AuditTrail, until_refused};
 use sluice_e2e::tenant::{SOON, Tenant};
 use sluice_testbed::wait;
@@ -18,23 +18,32 @@ const FIRST_REST: SignedDuration = SignedDuration::from_millis(500);
 /// How often the administrator edits the quota.
 const EDITS: usize = 5;
 
+/// The time in which API servers have to know of a raise: none is waited for that denies probes.
+const SETTLED: SignedDuration = SignedDuration::from_secs(1);
+
 const FORBIDDEN: u64 = 403;
 const CONFLICT: u64 = 409;
 
 /// Forbids to write the status of quotas in one namespace to Sluice's accounts.
 fn fence(namespace: &str) -> [Value; 2] {
+    let writes = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
+        "resources": ["resourcequotas/status"],
+    });
+    forbidding(namespace, &writes, "status is immutable")
+}
+
+/// Forbids something in one namespace to Sluice's accounts.
+fn forbidding(namespace: &str, what: &Value, message: &str) -> [Value; 2] {
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
         "metadata": { "name": namespace },
         "spec": {
             "failurePolicy": "Fail",
-            "matchConstraints": { "resourceRules": [{
-                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
-                "resources": ["resourcequotas/status"],
-            }] },
+            "matchConstraints": { "resourceRules": [what] },
             "validations": [{
                 "expression": "!request.userInfo.username.startsWith('system:serviceaccount:sluice')",
-                "message": "status is immutable", "reason": "Forbidden",
+                "message": message, "reason": "Forbidden",
             }],
         },
     });
@@ -127,4 +136,39 @@ async fn a_refusal_in_one_namespace_does_not_concern_another() {
     migration.until_succeeded().await.unwrap();
     free.until_clear().await;
     assert_eq!(free.rejected_attempts().await, 0);
+}
+
+/// A policy of another product that denies everything it does not know denies probes, and will again: there is nothing to
+/// wait for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denied_probe_is_told_and_ends_the_raise_at_once() {
+    let (tenant, vm) = crowded("unprobed").await;
+    let probes = json!({
+        "apiGroups": [names::OWN_GROUP], "apiVersions": ["*"], "operations": ["CREATE"],
+        "resources": ["headroomprobes"],
+    });
+    let policy = forbidding(tenant.name(), &probes, "unknown kinds are not welcome");
+    tenant.bed.apply_objects(policy).await.unwrap();
+    let user = format!("system:serviceaccount:{}:probe", names::INSTALL_NAMESPACE);
+    let account = tenant.bed.client_as_user(&user, &["system:masters"]).unwrap().client().unwrap();
+    let api: Api<HeadroomProbe> = Api::namespaced(account, tenant.name());
+    let denied = || async {
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let probe = HeadroomProbe::new("probe", HeadroomProbeSpec { mark: 1 });
+        api.create(&dry, &probe).await.err().filter(|error| error.to_string().contains("not welcome"))
+    };
+    wait::eventually(SOON, denied, "probes to be denied").await.unwrap();
+
+    tenant.unlimited().await;
+    let _migration = rejected(&vm).await;
+    let told = until_told(&tenant, "VirtualMachineInstanceMigration", "HeadroomNotProven").await;
+    let said = told.message.unwrap();
+    assert!(said.contains("another admission step denies probes"), "{said}");
+    assert!(said.contains("unknown kinds are not welcome"), "{said}");
+    tenant.until_clear().await;
+    let trail = AuditTrail::of(&tenant).await;
+    let mut writes = trail.status_writes().filter(|event| event.is_by(names::WEBHOOK) && event.code == 200);
+    let (raised, ended) = (writes.next().unwrap(), writes.next().unwrap());
+    let locked = ended.received.duration_since(raised.received);
+    assert!(locked < SETTLED, "locked for {locked}");
 }
