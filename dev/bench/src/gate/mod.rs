@@ -9,6 +9,7 @@ mod floor;
 mod raw;
 mod seen;
 mod site;
+mod stuck;
 mod waiting;
 
 use anyhow::Context as _;
@@ -62,6 +63,9 @@ pub async fn run(run: &Run) -> anyhow::Result<()> {
         extend(&mut row, json!({"floor_p50_ms": floor.p50, "floor_p99_ms": floor.p99}));
         extend(&mut row, json!({"goal_p99_ms": GOAL_IDLE_P99_MS, "met": met}));
         file.push(row);
+        if namespaces == 1 {
+            file.push(stuck::measure(&site, &plot, &idle, pods).await?);
+        }
     }
     print(&file)?;
     for row in &mut file {
@@ -92,7 +96,8 @@ fn print(file: &[Value]) -> anyhow::Result<()> {
     println!(
         "  arriving: pods come at half the release rate; idle: ten a second, goal p99 ≤ {GOAL_IDLE_P99_MS} ms; \
          latency: from\n  sending the create request to seeing the pod without gate in a watch; floor: the same three \
-         writes by the\n  bench, one after the other, without Sluice"
+         writes by the\n  bench, one after the other, without Sluice; beside stuck: idle, beside 300 pods of another \
+         tenant whose updates a\n  webhook keeps for ten seconds; ratio = p99 ÷ p99 of idle, goal ≤ 1.2"
     );
     Ok(())
 }
