@@ -170,10 +170,17 @@ async fn pods_wait_until_somebody_answers(bed: &Bed) {
 
 /// With the rights that are shipped.
 pub async fn operator(bed: &Bed) -> Program {
-    let identity = bed.service_account(names::INSTALL_NAMESPACE, names::OPERATOR).await.unwrap();
+    operator_in(bed, names::INSTALL_NAMESPACE, &[]).await
+}
+
+/// The same in another namespace, with further arguments.
+pub async fn operator_in(bed: &Bed, namespace: &str, further: &[String]) -> Program {
+    let identity = bed.service_account(namespace, names::OPERATOR).await.unwrap();
     let kubeconfig = identity.kubeconfig().to_str().unwrap().to_owned();
     let listen = ["--admin-listen", "--metrics-listen"]
         .map(|flag| format!("{flag}=127.0.0.1:{}", sluice_testbed::ports::free().unwrap()));
-    let args = [vec!["operator".to_owned(), format!("--kubeconfig={kubeconfig}")], listen.to_vec()].concat();
+    let own =
+        ["operator".to_owned(), format!("--kubeconfig={kubeconfig}"), format!("--namespace={namespace}")];
+    let args = [&own[..], &listen, further].concat();
     bed.program("operator", build::sluice().unwrap(), args, Vec::<(String, String)>::new()).unwrap()
 }

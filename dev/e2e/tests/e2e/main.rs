@@ -24,6 +24,7 @@ mod growth_differential;
 mod helm;
 mod install;
 mod ipv6;
+mod kustomize;
 mod managed_cluster_quota;
 mod managed_quota;
 mod metrics;

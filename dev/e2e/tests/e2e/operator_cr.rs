@@ -95,9 +95,12 @@ async fn the_deployments_follow_the_aaq_and_nothing_is_written_when_nothing_diff
     until_told(&client, &aaq, "Deployed", ("FieldsNotInForce", "False", "AllInForce")).await;
 
     let infra = json!({ "nodeSelector": { SIMULATED: "true" }, "tolerations": [{ "key": "k", "operator": "Exists" }] });
-    patch(&client, &aaq, &json!({ "spec": { "infra": infra, "imagePullPolicy": "Always" } })).await;
+    let class = "system-node-critical";
+    let asked = json!({ "infra": infra, "imagePullPolicy": "Always", "priorityClass": class });
+    patch(&client, &aaq, &json!({ "spec": asked })).await;
     let is_placed = |pod: &Value| {
-        pod["nodeSelector"] == infra["nodeSelector"]
+        pod["priorityClassName"] == class
+            && pod["nodeSelector"] == infra["nodeSelector"]
             && pod["tolerations"] == infra["tolerations"]
             && pod["containers"][0]["imagePullPolicy"] == "Always"
     };
@@ -110,9 +113,11 @@ async fn the_deployments_follow_the_aaq_and_nothing_is_written_when_nothing_diff
     until_pods(&bed, names::WEBHOOK, DRIFT, "what the AAQ asks, again", is_placed).await;
     until_condition(&bed, "aaq/aaq", "Progressing=False").await;
 
-    patch(&client, &aaq, &json!({ "spec": { "infra": null, "imagePullPolicy": null } })).await;
+    let nothing = json!({ "infra": null, "imagePullPolicy": null, "priorityClass": null });
+    patch(&client, &aaq, &json!({ "spec": nothing })).await;
     let is_shipped = |pod: &Value| {
-        pod["nodeSelector"].is_null()
+        pod["priorityClassName"] == "system-cluster-critical"
+            && pod["nodeSelector"].is_null()
             && pod["tolerations"].is_null()
             && pod["containers"][0]["imagePullPolicy"] == "IfNotPresent"
     };
@@ -154,6 +159,29 @@ async fn what_an_mtq_asks_holds_without_an_aaq_of_a_user() {
         let is_shipped = |pod: &Value| pod["nodeSelector"].is_null() && pod["tolerations"].is_null();
         until_pods(&bed, name, SOON, "what is shipped", is_shipped).await;
     }
+
+    // As HyperConverged takes the kind away and brings it back: nothing depends on it.
+    kubectl(&bed, &["delete", "crd", "mtqs.mtq.kubevirt.io"]).await;
+    created(&client, AAQS, "AAQ", names::AAQ_NAME).await;
+    let aaq = format!("{AAQS}/{}", names::AAQ_NAME);
+    patch(&client, &aaq, &json!({ "spec": { "infra": infra } })).await;
+    for name in [names::CONTROLLER, names::WEBHOOK] {
+        let is_placed = |pod: &Value| pod["nodeSelector"] == infra["nodeSelector"];
+        until_pods(&bed, name, SOON, "what the AAQ asks, without the kind MTQ", is_placed).await;
+    }
+    until_rolled(&bed).await;
+    until_condition(&bed, "aaq/aaq", "Available").await;
+    patch_as_operator_is_refused(&bed, &aaq).await;
+}
+
+/// The spec of an AAQ belongs to its user, whatever the rights of the operator.
+async fn patch_as_operator_is_refused(bed: &Bed, aaq: &str) {
+    let name = format!("system:serviceaccount:{}:{}", names::INSTALL_NAMESPACE, names::OPERATOR);
+    let operator = bed.client_as_user(&name, &["system:masters"]).unwrap().client().unwrap();
+    let change = json!({ "spec": { "namespaceSelector": { "matchLabels": { "a": "b" } } } });
+    let answer = call(&operator, Method::PATCH, aaq, MERGE, &change).await.unwrap();
+    assert_eq!(answer.code, 403, "{answer:?}");
+    assert!(answer.message().contains(names::ACCOUNTS_POLICY), "{answer:?}");
 }
 
 /// The profile holds within this time.

@@ -11,7 +11,7 @@ use crate::context::{idle_bed, kubectl, kubectl_tries, manifest};
 /// Kinds of others, which the bed does not have.
 const OF_OTHERS: &str = "apiVersion: monitoring.coreos.com/";
 
-fn deploy(path: &str) -> PathBuf {
+pub fn deploy(path: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy")).join(path).canonicalize().unwrap()
 }
 
@@ -34,7 +34,7 @@ async fn is_taken(bed: &Bed, what: &str, text: &str) {
 }
 
 /// The way from one folder to another: kustomize takes no absolute paths.
-fn way(from: &Path, to: &Path) -> PathBuf {
+pub fn way(from: &Path, to: &Path) -> PathBuf {
     let up = from.components().filter(|part| matches!(part, Component::Normal(_))).map(|_| "..");
     up.collect::<PathBuf>().join(to.strip_prefix("/").unwrap())
 }

@@ -2,7 +2,8 @@
 //! user's own selects, pods grow, and a machine migrates. At last the AAQ asks for other nodes, which rolls all once more.
 //!
 //! `SLUICE_OTHER_BINARY` names the program of the version before. Without one it is this version, with what an upgrade
-//! changes: a CRD without its last column, and policies that say something else.
+//! changes: a CRD without its last column, and policies that say something else. On the way back policies are there that
+//! an operator of a newer version has written: they are left until `--allow-downgrade`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,8 +35,18 @@ const KEEPS_ROOM: Duration = Duration::from_secs(55);
 /// Namespaces with this label are those that the AAQ selects.
 const SELECTED: (&str, &str) = ("team", "versions");
 const POLICIES: [&str; 2] = [names::GUARD_POLICY, names::GATED_POLICY];
-/// What policies of the version before say more.
-const BEFORE: &str = " (the version before)";
+/// What policies of the version before say more, and who wrote them.
+const BEFORE: Writer = Writer { said: " (the version before)", version: "0.0.1" };
+/// The same of a version after this one.
+const AFTER: Writer = Writer { said: " (a version after)", version: "99.0.0" };
+/// Releases may pause for this long while Sluice is replaced.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// An operator of another version.
+struct Writer {
+    said: &'static str,
+    version: &'static str,
+}
 
 /// What a version is made of.
 struct Version {
@@ -113,11 +124,22 @@ impl<'b> Cluster<'b> {
         self.bed.apply_objects(version.objects.clone()).await.unwrap();
         let arguments = version.operator_args();
         self.installation.follow_with(version.program.clone(), &arguments.each_ref().map(String::as_str));
+        self.replace_operator().await;
+        self.roll().await;
+    }
+
+    /// The operator of the former version may write again what a newer one has written.
+    async fn allow_downgrade(&mut self, version: &Version) {
+        let [reported] = version.operator_args();
+        self.installation.follow_with(version.program.clone(), &[&reported, "--allow-downgrade"]);
+        self.replace_operator().await;
+    }
+
+    async fn replace_operator(&mut self) {
         let operator = self.installation.operator().unwrap();
         operator.terminate();
         operator.wait().await;
         self.installation.start_operator().await.unwrap();
-        self.roll().await;
     }
 
     /// An AAQ that asks for other nodes, and the rollout that comes of it.
@@ -175,20 +197,21 @@ fn policy(name: &str) -> String {
     format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}")
 }
 
-/// Policies as an operator of the version before has left them.
-async fn write_as_before(client: &Client) {
+/// Policies as an operator of another version has left them.
+async fn write_as(client: &Client, writer: &Writer) {
+    let Writer { said: more, version } = writer;
     for name in POLICIES {
         let written = || async {
             let mut live = get(client, &policy(name)).await.ok()?.body;
-            live["metadata"]["annotations"][names::WRITER_VERSION_ANNOTATION] = json!("0.0.1");
+            live["metadata"]["annotations"][names::WRITER_VERSION_ANNOTATION] = json!(version);
             for validation in live["spec"]["validations"].as_array_mut()? {
-                if let Some(said) = validation["message"].as_str().map(|said| format!("{said}{BEFORE}")) {
+                if let Some(said) = validation["message"].as_str().map(|said| format!("{said}{more}")) {
                     validation["message"] = json!(said);
                 }
             }
             call(client, Method::PUT, &policy(name), JSON, &live).await.ok().filter(|answer| answer.is_ok())
         };
-        wait::eventually(SOON, written, "a policy of the version before").await.unwrap();
+        wait::eventually(SOON, written, &format!("a policy of version {version}")).await.unwrap();
     }
 }
 
@@ -198,12 +221,28 @@ async fn until_of_this_version(client: &Client) {
         for name in POLICIES {
             let live = get(client, &policy(name)).await.ok()?.body;
             let writer = &live["metadata"]["annotations"][names::WRITER_VERSION_ANNOTATION];
-            let is_ours = !live["spec"].to_string().contains(BEFORE) && writer != "0.0.1";
+            let said = live["spec"].to_string();
+            let is_other = |other: &Writer| said.contains(other.said) || writer == other.version;
+            let is_ours = !is_other(&BEFORE) && !is_other(&AFTER);
             is_ours.then_some(())?;
         }
         Some(())
     };
     wait::eventually(SOON, replaced, "the policies of this version").await.unwrap();
+}
+
+/// Waits until the operator says that it leaves what a newer version has written.
+async fn until_left(client: &Client) {
+    let path = format!("/apis/{}/{}/{}", names::API_VERSION, names::AAQS, names::AAQ_NAME);
+    let told = || async {
+        let conditions = get(client, &path).await.ok()?.body["status"]["conditions"].as_array()?.clone();
+        conditions.iter().any(|condition| condition["reason"] == "LeftToNewerVersion").then_some(())
+    };
+    wait::eventually(SOON, told, "the operator to leave what a newer version has written").await.unwrap();
+    for name in POLICIES {
+        let live = get(client, &policy(name)).await.unwrap().body;
+        assert!(live["spec"].to_string().contains(AFTER.said), "{name}: {live}");
+    }
 }
 
 /// An AAQ that selects other namespaces than the default does; returns when their pods are gated.
@@ -289,7 +328,11 @@ async fn an_upgrade_its_undoing_and_other_nodes_open_no_gate_and_refuse_nothing(
         let leaders = [cluster.leaders().await];
         write_as_before_and_upgrade(&mut cluster, &client, &now).await;
         let leaders = [leaders[0], cluster.leaders().await];
+        write_as(&client, &AFTER).await;
         cluster.become_version(&before).await;
+        until_left(&client).await;
+        cluster.allow_downgrade(&before).await;
+        until_of_this_version(&client).await;
         let leaders = [leaders[0], leaders[1], cluster.leaders().await];
         cluster.become_placed(&client).await;
         let leaders = [leaders[0], leaders[1], leaders[2], cluster.leaders().await];
@@ -317,6 +360,7 @@ async fn an_upgrade_its_undoing_and_other_nodes_open_no_gate_and_refuse_nothing(
     outcome.assert_right(LOAD);
     assert_none_rejected(&tenant).await;
     assert!(resized > 0);
+    assert!(outcome.pause <= PAUSE, "{:?}", outcome.pause);
     assert!(leaders.windows(2).all(|two| two[1] - two[0] <= 1), "{leaders:?}");
 }
 
@@ -325,7 +369,7 @@ async fn write_as_before_and_upgrade(cluster: &mut Cluster<'_>, client: &Client,
     let operator = cluster.installation.operator().unwrap();
     operator.terminate();
     operator.wait().await;
-    write_as_before(client).await;
+    write_as(client, &BEFORE).await;
     cluster.become_version(now).await;
     until_of_this_version(client).await;
 }
