@@ -101,7 +101,7 @@ impl Gate {
         let answer = self.answer_about(apply, &question).await;
         if let Err(failed) = &answer {
             let Evaluate { namespace, name, .. } = &question;
-            tracing::debug!(ns = %namespace, pod = %name, why = %failed.text, "not evaluated");
+            tracing::debug!(%namespace, pod = %name, why = %failed.text, "not evaluated");
         }
         let Evaluate { pod, uid, hash, serial, .. } = question;
         Outcome::Evaluated { pod, uid, hash, serial, answer }
@@ -123,7 +123,7 @@ impl Gate {
     async fn read_text(&self, apply: &Apply, question: &Evaluate) -> Result<Bytes, Failed> {
         let text = apply.pod_text(&question.namespace, &question.name).await;
         let text = text.map_err(|error| {
-            tracing::debug!(ns = %question.namespace, pod = %question.name, %error, "reading pod to evaluate");
+            tracing::debug!(namespace = %question.namespace, pod = %question.name, %error, "reading pod to evaluate");
             Failed { again: Again::In(AGAIN), ..failed("the pod could not be read from the API server") }
         })?;
         // What has changed is seen, and asked about as it is then.

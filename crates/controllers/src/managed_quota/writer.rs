@@ -48,10 +48,12 @@ impl Writer {
         let (kind, ns, quota) = (self.kind.kind(), &key.namespace, &key.name);
         let answer = Answer::from(self.writes.record(self.kind.plural(), verb, sent).await);
         match &answer {
-            Answer::Done(()) => tracing::info!(%kind, %ns, %quota, verb, "managed quota written"),
+            Answer::Done(()) => tracing::info!(%kind, namespace = %ns, %quota, verb, "managed quota written"),
             // What is there now comes by the watch.
             Answer::Stale(_) => {}
-            failed => tracing::warn!(%kind, %ns, %quota, verb, ?failed, "managed quota not written"),
+            failed => {
+                tracing::warn!(%kind, namespace = %ns, %quota, verb, ?failed, "managed quota not written");
+            }
         }
         answer
     }

@@ -35,7 +35,7 @@ impl Reporter {
         let Some(quota) = cluster.quotas.get(id) else { return };
         let Some(quota_ref) = cluster.quota_ref(id) else { return };
         let (namespace, name) = (quota_ref.namespace(), Arc::clone(quota_ref.name()));
-        tracing::warn!(ns = %namespace, quota = %name, reason, %message, "told on the quota");
+        tracing::warn!(%namespace, quota = %name, reason, %message, "told on the quota");
         let (regarding, uid) = (Regarding::Quota(id), quota.uid.clone());
         self.events.announce(GateEvent { regarding, namespace, name, uid, reason, message });
     }

@@ -143,11 +143,11 @@ impl Sweep {
         match written {
             Written::Done(..) => {
                 self.metrics.swept(cause);
-                tracing::info!(%ns, %quota, cause, "quota restored");
+                tracing::info!(namespace = %ns, %quota, cause, "quota restored");
             }
             Written::Conflict => {}
             Written::Refused(why) | Written::Unanswered(why) | Written::Failed(why) => {
-                tracing::warn!(%ns, %quota, cause, %why, "quota not restored");
+                tracing::warn!(namespace = %ns, %quota, cause, %why, "quota not restored");
             }
         }
     }

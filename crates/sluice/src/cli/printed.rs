@@ -3,9 +3,13 @@
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use sluice_gate::plain;
+
+/// Set when standard output was found closed.
+static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// How a command ends that could read what it needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +64,11 @@ pub fn print(text: &impl Display) -> io::Result<()> {
     print_bytes(plain(&text.to_string()).as_bytes())
 }
 
+/// Whether who read standard output has gone: there is nothing more to print.
+pub fn is_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}
+
 /// As [`print`], byte by byte.
 ///
 /// # Errors
@@ -68,7 +77,10 @@ pub fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let written = out.write_all(bytes).and_then(|()| out.flush());
     match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            CLOSED.store(true, Ordering::Relaxed);
+            Ok(())
+        }
         other => other,
     }
 }

@@ -15,7 +15,7 @@ use sluice_gate::{duration, percent};
 
 use super::cluster::{ClusterArgs, Connection};
 use super::lists::{Lists, Where};
-use super::printed::{Exit, Format, OutputArgs, print, print_value, table};
+use super::printed::{Exit, Format, OutputArgs, is_closed, print, print_value, table};
 use super::world::World;
 
 /// Between two looks with `--watch`.
@@ -117,7 +117,7 @@ pub async fn run(args: TopArgs) -> anyhow::Result<ExitCode> {
     let connection = args.cluster.connect().await?;
     loop {
         let exit = look(&args, &connection).await?;
-        if !args.watch {
+        if !args.watch || is_closed() {
             return Ok(exit.into());
         }
         tokio::select! {

@@ -184,7 +184,7 @@ impl BlockedMigrations {
         match self.headroom.nudge(namespace, &quota.name, &quota.uid).await {
             Written::Done(..) => _ = state.nudged(Ok(()), self.now_ms()),
             Written::Refused(why) => {
-                tracing::warn!(ns = %namespace, quota = %quota.name, %why, "status of a quota cannot be written");
+                tracing::warn!(%namespace, quota = %quota.name, %why, "status of a quota cannot be written");
                 self.metrics.forbidden.inc();
                 if let Some(said) = state.nudged(Err(why), self.now_ms()) {
                     let blocked = facts.blocked.iter().map(|blocked| &blocked.migration);
