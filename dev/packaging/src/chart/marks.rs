@@ -99,7 +99,7 @@ pub(super) fn substitute(text: &str) -> String {
     let (mut substituted, mut at) = (String::new(), 0);
     while let Some((line, rest)) = lines.get(at..).and_then(<[_]>::split_first) {
         let (new, taken) = match block(line, rest) {
-            Some((new, length)) => (new, length + 1),
+            Some((new, length)) => (Some(new), length + 1),
             None => (single(line, rest), if is_server_port(line) { 2 } else { 1 }),
         };
         at += taken;
@@ -116,7 +116,7 @@ fn indent(line: &str) -> usize {
 }
 
 /// What stands for a key with its value, and how many lines the value has; `None` if the key is no mark's.
-fn block(line: &str, rest: &[&str]) -> Option<(Option<String>, usize)> {
+fn block(line: &str, rest: &[&str]) -> Option<(String, usize)> {
     let key = line.trim_start().trim_start_matches("- ").strip_suffix(':')?;
     let depth = indent(line) + if line.trim_start().starts_with("- ") { 2 } else { 0 };
     let is_inside =
@@ -156,7 +156,7 @@ fn block(line: &str, rest: &[&str]) -> Option<(Option<String>, usize)> {
         }
         _ => return None,
     };
-    Some((Some(new), value.len()))
+    Some((new, value.len()))
 }
 
 /// What stands for a line; `None`: nothing.
