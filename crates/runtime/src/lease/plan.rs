@@ -57,6 +57,8 @@ pub struct Observation {
     pub record: Option<Record>,
     /// When this state was first seen.
     pub changed_at: Duration,
+    /// How long the candidate had been looking by then.
+    pub looked_for: Duration,
     /// A lease that vanished while it was held is respected until here: its holder may not know yet.
     pub respect_until: Duration,
 }
@@ -99,8 +101,12 @@ pub fn plan(observed: &Observation, now: Duration, me: &str, timings: &Timings) 
     if record.holder == me {
         return Step::Renew { version: record.version.clone(), transitions: record.transitions };
     }
-    let free_at = observed.changed_at.saturating_add(respected(record, timings));
-    if record.holder.is_empty() || now >= free_at {
+    let left_alone = match record.holder.is_empty() {
+        true => courtesy(observed.looked_for),
+        false => respected(record, timings),
+    };
+    let free_at = observed.changed_at.saturating_add(left_alone);
+    if now >= free_at {
         Step::Take { version: record.version.clone(), transitions: record.transitions.saturating_add(1) }
     } else {
         Step::Wait { until: free_at }
@@ -113,19 +119,27 @@ fn respected(record: &Record, timings: &Timings) -> Duration {
     record.duration.clamp(timings.duration, timings.duration.saturating_mul(10))
 }
 
+/// How long a lease that was given back is left to candidates that are younger. In a rollout these are of the new version,
+/// and an older one that took the lease would have to give it back a moment later.
+fn courtesy(looked_for: Duration) -> Duration {
+    (looked_for / 300).min(Duration::from_millis(500))
+}
+
 /// One candidate's memory. The runner and the simulation in the tests drive the same type.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     me: String,
     timings: Timings,
     observed: Option<Observation>,
+    /// When it looked for the first time.
+    began: Duration,
     held_until: Option<Duration>,
 }
 
 impl Candidate {
     /// A candidate that has seen nothing.
     pub fn new(me: String, timings: Timings) -> Self {
-        Self { me, timings, observed: None, held_until: None }
+        Self { me, timings, observed: None, began: Duration::ZERO, held_until: None }
     }
 
     /// Its identity.
@@ -136,7 +150,9 @@ impl Candidate {
     /// Notes what a read showed at `now`.
     pub fn saw(&mut self, record: Option<Record>, now: Duration) {
         let Some(before) = &self.observed else {
-            self.observed = Some(Observation { record, changed_at: now, respect_until: Duration::ZERO });
+            let (looked_for, respect_until) = (Duration::ZERO, Duration::ZERO);
+            self.began = now;
+            self.observed = Some(Observation { record, changed_at: now, looked_for, respect_until });
             return;
         };
         if before.record == record {
@@ -148,7 +164,8 @@ impl Candidate {
             }
             _ => Duration::ZERO,
         };
-        self.observed = Some(Observation { record, changed_at: now, respect_until });
+        let looked_for = now.saturating_sub(self.began);
+        self.observed = Some(Observation { record, changed_at: now, looked_for, respect_until });
     }
 
     /// Notes a successful write that was sent at `sent` and answered at `now`.

@@ -10,7 +10,7 @@ fn record(version: &str, holder: &str) -> Record {
 }
 
 fn seen(record: Option<Record>, at: Duration) -> Observation {
-    Observation { record, changed_at: at, respect_until: Duration::ZERO }
+    Observation { record, changed_at: at, looked_for: Duration::ZERO, respect_until: Duration::ZERO }
 }
 
 #[test]
