@@ -1,5 +1,7 @@
 //! Pods that wait behind the gate, and their release by an administrator.
 
+use std::cmp::Reverse;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -15,13 +17,14 @@ use crate::requests::{DEADLINE, RequestError, failed, patiently};
 /// Pods in one page of a list.
 const PAGE: u32 = 50;
 
-/// A pod that waits behind our gate.
+/// A pod that waits behind our gate. Its order is that of [`WaitKey`](sluice_engine::release_queue::WaitKey).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Held {
+    priority: Reverse<i32>,
     created: Option<Timestamp>,
+    uid: String,
     pub namespace: String,
     name: String,
-    uid: String,
     /// The place of the gate among those of the pod.
     at: usize,
 }
@@ -31,6 +34,7 @@ impl Held {
         let at = pod.spec.scheduling_gates.iter().position(|gate| gate.name == names::GATE)?;
         let metadata = &pod.metadata;
         Some(Self {
+            priority: Reverse(pod.spec.priority.unwrap_or_default()),
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
             namespace: metadata.namespace.clone()?,
             name: metadata.name.clone()?,
@@ -50,7 +54,7 @@ impl Held {
     }
 }
 
-/// All pods behind our gate, in a namespace or in all, in the order of their creation.
+/// All pods behind our gate, in a namespace or in all, in the order in which they wait.
 pub async fn held(client: &Client, namespace: Option<&str>) -> Result<Vec<Held>, RequestError> {
     let pods: Api<PodWire> = match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
@@ -106,27 +110,33 @@ pub async fn release(client: &Client, pod: Held) -> Result<(), Option<String>> {
 mod tests {
     use super::*;
 
-    fn pod(name: &str, created: &str, gates: &[&str]) -> PodWire {
+    fn pod_of(priority: i32, name: &str, created: &str, gates: &[&str]) -> PodWire {
         let gates: Vec<_> = gates.iter().map(|name| json!({ "name": name })).collect();
         let metadata = json!({
             "namespace": "team", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
             "creationTimestamp": created,
         });
-        serde_json::from_value(json!({ "metadata": metadata, "spec": { "schedulingGates": gates } })).unwrap()
+        let spec = json!({ "schedulingGates": gates, "priority": priority });
+        serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap()
+    }
+
+    fn pod(name: &str, created: &str, gates: &[&str]) -> PodWire {
+        pod_of(0, name, created, gates)
     }
 
     #[test]
-    fn pods_go_in_the_order_of_their_creation_and_only_those_behind_our_gate() {
+    fn pods_go_by_priority_and_age_and_only_those_behind_our_gate() {
         let pods = [
             pod("c", "2026-01-01T00:00:02Z", &[names::GATE]),
             pod("free", "2026-01-01T00:00:00Z", &[]),
             pod("other", "2026-01-01T00:00:00Z", &["example.com/gate"]),
             pod("b", "2026-01-01T00:00:01Z", &["example.com/gate", names::GATE]),
             pod("a", "2026-01-01T00:00:01Z", &[names::GATE]),
+            pod_of(7, "urgent", "2026-01-01T00:00:03Z", &[names::GATE]),
         ];
         let mut held: Vec<_> = pods.iter().filter_map(Held::of).collect();
         held.sort();
-        assert_eq!(held.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(held.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["urgent", "a", "b", "c"]);
     }
 
     #[test]

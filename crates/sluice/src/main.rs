@@ -112,7 +112,7 @@ enum Command {
     /// Remove an installation: let go all pods that wait, then delete what is Sluice's
     ///
     /// Run it with a kubeconfig of an administrator; no process of Sluice has to be alive. It stops the operator, deletes
-    /// what gates pods, takes the gate off all pods that wait, in the order of their creation, puts back ResourceQuotas that
+    /// what gates pods, takes the gate off all pods that wait, in the order of the queue, puts back ResourceQuotas that
     /// are raised for migrations, and deletes the objects of the installation. No pod is refused meanwhile. When it was
     /// interrupted, run it again: it goes on. Only objects with the label app.kubernetes.io/part-of=sluice are deleted, and
     /// what the controller makes of quotas: ResourceQuotas and mirrors with the label aaq.kubevirt.io=true, and charges.

@@ -75,7 +75,7 @@ pub enum Step {
     Delete(ObjectName, String),
     /// Wait.
     Wait(Wait),
-    /// Take the gate off all pods, in the order of their creation, until a list has none.
+    /// Take the gate off all pods, in the order in which they wait, until a list has none.
     Release,
     /// Put back all quotas that are raised.
     Restore,

@@ -75,7 +75,7 @@ async fn those_that_wait_go_in_order_at_the_rate_and_the_pause_ends_by_itself() 
     assert!(metrics.sum("sluice_paused_namespaces", &[]) >= Some(1.0));
     team.until_all_released(100).await;
     assert!(begin.elapsed() >= Duration::from_millis(4_900), "{:?}: faster than the rate", begin.elapsed());
-    assert_order(history).await;
+    assert_order(history, 100).await;
     team.until_used("none", "pods", "100").await;
 
     wait::wait_for(&team.quotas, "none", SOON, "its end", |quota| unenforced(quota).is_none()).await.unwrap();
@@ -93,12 +93,12 @@ async fn those_that_wait_go_in_order_at_the_rate_and_the_pause_ends_by_itself() 
 
 /// Those that were created first went first. Releases are requests of which many are under way, so neighbours may change
 /// places.
-async fn assert_order(history: History<Pod>) {
+async fn assert_order(history: History<Pod>, count: usize) {
     // So many releases of one namespace are under way at most, and a busy API server takes them in any order.
     const NEAR: usize = 32;
     let seen = history.end().await;
     let (mut created, mut released) = (Vec::new(), BTreeMap::new());
-    for n in 0..100 {
+    for n in 0..count {
         let name = format!("p{n:03}");
         let first = seen.versions(&name).find(|pod| !is_held(pod)).unwrap();
         let version: u64 = first.metadata.resource_version.as_ref().unwrap().parse().unwrap();
@@ -279,6 +279,7 @@ async fn with_every_process_gone_the_command_lets_pods_go_itself() {
         call(&other.client, Method::PATCH, &other.path("pods/p000"), JSON_PATCH, &removal).await.unwrap();
     assert!(answer.code == 403 && answer.message().contains(names::GUARD_POLICY), "{answer:?}");
 
+    let history = History::of(team.pods.clone()).await;
     let name = &team.namespace.name;
     let begin = Instant::now();
     let arguments = ["pause", "--offline", "-n", name, "--for", "10m", "--rate", "100"];
@@ -287,6 +288,7 @@ async fn with_every_process_gone_the_command_lets_pods_go_itself() {
     // 100 a second; the first goes at once.
     let least = Duration::from_millis(10 * u64::try_from(count).unwrap() - 100);
     assert!(begin.elapsed() >= least, "{:?}: faster than the rate", begin.elapsed());
+    assert_order(history, count).await;
     let pods: Api<Pod> = team.pods.clone();
     let all = pods.list(&kube::api::ListParams::default()).await.unwrap();
     assert_eq!((all.items.len(), all.items.iter().filter(|pod| is_held(pod)).count()), (count, 0));
