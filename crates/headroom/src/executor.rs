@@ -36,8 +36,9 @@ const MARGIN: Duration = Duration::from_millis(2_500);
 const HOLD_TIME: Duration = Duration::from_millis(10_500);
 /// How long a pod for which a quota was charged may take to be seen.
 const CONFIRM_TIME: Duration = Duration::from_secs(2);
-/// How long a session waits for another one of its namespace.
-pub(crate) const OTHERS_TIME: Duration = Duration::from_millis(200);
+/// How long a session waits for another one of its namespace, whose raise ends within milliseconds but on a busy API
+/// server. The rest of the second that a target waits at most is for its own raise.
+pub(crate) const OTHERS_TIME: Duration = Duration::from_millis(700);
 
 /// The state of the I/O of one session.
 pub(crate) struct Executor<'h> {
