@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client, Config};
 use parking_lot::Mutex;
+use rustls::SupportedProtocolVersion;
 use serde_json::json;
 use sluice_api::names;
 use sluice_manifests::InstallOptions;
@@ -58,6 +59,11 @@ impl Scraper {
     }
 
     async fn read(&self, address: &str) -> anyhow::Result<(u16, String)> {
+        get(&Wire::new(address, &self.trusted().await?)?, Some(&self.token)).await
+    }
+
+    /// The authorities that may have issued a certificate for metrics.
+    async fn trusted(&self) -> anyhow::Result<Vec<u8>> {
         let client = Client::try_from(self.admin.clone())?;
         let secrets: Api<Secret> = Api::namespaced(client, &self.namespace);
         let mut trusted = self.ca_pem.clone().into_bytes();
@@ -67,7 +73,7 @@ impl Scraper {
         {
             trusted.extend_from_slice(&bundle.0);
         }
-        get(&Wire::new(address, &trusted)?, Some(&self.token)).await
+        Ok(trusted)
     }
 }
 
@@ -106,6 +112,17 @@ pub(crate) fn register(admin: &str, metrics: &str, scraper: &Scraper) {
 #[must_use]
 pub fn address(admin: &str) -> Option<String> {
     KNOWN.lock().get(admin).map(|(metrics, _)| metrics.clone())
+}
+
+/// Whether the program with its probes at `admin` answers at the port of its metrics who speaks this version of TLS alone.
+///
+/// # Errors
+/// When no such program is known, or its authority cannot be read.
+pub async fn speaks(admin: &str, version: &'static SupportedProtocolVersion) -> anyhow::Result<bool> {
+    let known = KNOWN.lock().get(admin).cloned();
+    let (metrics, scraper) = known.context("a program whose metrics are not known")?;
+    let wire = Wire::speaking(&[version], &metrics, &scraper.trusted().await?)?;
+    Ok(get(&wire, Some(&scraper.token)).await.is_ok_and(|(code, _)| code == 200))
 }
 
 /// The metrics of a program that an installation started; `None` if it is no such program.

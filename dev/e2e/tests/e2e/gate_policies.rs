@@ -10,6 +10,7 @@ mod forms;
 mod long;
 mod others;
 mod platform;
+mod removal_kills;
 mod seen;
 mod selector;
 mod servers;

@@ -10,7 +10,7 @@ use sluice_e2e::objects::TARGETED;
 use sluice_manifests::uninstall::{Part, inventory};
 use sluice_testbed::{Bed, BedOptions, artifacts, wait};
 
-use crate::context::{SOON, kubectl, manifest};
+use crate::context::{SOON, kubectl, kubectl_tries, manifest};
 use crate::existence::{end_with_deployment, there, until_gated};
 use crate::install;
 use crate::team::Team;
@@ -18,6 +18,10 @@ use crate::why::said;
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/helm/sluice");
 const CRDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds.yaml");
+/// Those of application-aware-quota, and who writes them there.
+const UPSTREAMS: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/application-aware-quota/definitions.yaml");
+const UPSTREAM: &str = "aaq-operator";
 /// Groups of kinds that the bed does not have.
 const OF_OTHERS: [&str; 2] = ["cert-manager.io", "monitoring.coreos.com"];
 const RELEASE: &str = "sluice";
@@ -71,6 +75,47 @@ async fn generations(bed: &Bed) -> String {
     kubectl(bed, &["get", columns, "--filename", &release]).await
 }
 
+/// Definitions as application-aware-quota leaves them, with a quota of a user.
+async fn left_by_upstream(bed: &Bed, name: &str) -> Team {
+    let manager = format!("--field-manager={UPSTREAM}");
+    kubectl(bed, &["create", &manager, "--filename", UPSTREAMS]).await;
+    kubectl(bed, &["wait", "--for=condition=Established", "--timeout=1m", "--filename", UPSTREAMS]).await;
+    let team = Team::with(bed, name, TARGETED).await;
+    team.quota("none", &[("pods", "0")]).await;
+    team
+}
+
+/// Waits until the gate of the release holds a pod.
+async fn holds(bed: &Bed, team: &Team) {
+    kubectl(bed, &["wait", "--for=create", "--timeout=2m", "aaq/aaq"]).await;
+    until_gated(team, true).await;
+    team.pod("held", &[]).await;
+    assert_eq!(team.held().await, ["held"]);
+}
+
+/// As `docs/install.md` says for who does not let Helm take them over.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_definitions_apart_a_release_leaves_upstreams_to_who_has_applied_ours_over_them() {
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    bed.add_nodes(2, &[("cpu", "4"), ("memory", "8Gi")]).await.unwrap();
+    let client = bed.admin().unwrap();
+    let team = left_by_upstream(&bed, "apart").await;
+    // kubectl names the manager whose fields it would take, until that is said.
+    let (is_done, _, stderr) = kubectl_tries(&bed, &["apply", "--server-side", "--filename", CRDS]).await;
+    assert!(!is_done && stderr.contains("--force-conflicts") && stderr.contains(UPSTREAM), "{stderr}");
+    kubectl(&bed, &["apply", "--server-side", "--force-conflicts", "--filename", CRDS]).await;
+    helm(&bed, &[&INSTALL[..], &["--set", "crds.enabled=false"]].concat()).await;
+    let operator = install::operator(&bed).await;
+    until_replicas(&client, 2).await;
+    holds(&bed, &team).await;
+
+    let command = ["uninstall", "--keep-objects", "--namespace", names::INSTALL_NAMESPACE];
+    tokio::join!(said(&bed, 0, &command), end_with_deployment(&client, names::OPERATOR, &operator));
+    helm(&bed, &["uninstall", RELEASE, "--wait"]).await;
+    kubectl(&bed, &["get", "--filename", CRDS]).await;
+    assert!(team.quotas.get("none").await.is_ok(), "quotas stay");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     let bed = Bed::start(BedOptions::default()).await.unwrap();
@@ -78,9 +123,7 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     let client = bed.admin().unwrap();
 
     // Definitions that others have applied are taken over only where that is said.
-    kubectl(&bed, &["apply", "--server-side", "--filename", CRDS]).await;
-    let team = Team::with(&bed, "release", TARGETED).await;
-    team.quota("none", &[("pods", "0")]).await;
+    let team = left_by_upstream(&bed, "release").await;
     let refused = helm_tries(&bed, &INSTALL).await;
     let why = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && why.contains("invalid ownership metadata"), "{why}");
@@ -88,9 +131,7 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     assert!(notes.contains("STATUS: deployed") && notes.contains("kubectl wait"), "{notes}");
     let operator = install::operator(&bed).await;
     until_replicas(&client, 2).await;
-    kubectl(&bed, &["wait", "--for=create", "--timeout=2m", "aaq/aaq"]).await;
-    until_gated(&team, true).await;
-    team.pod("held", &[]).await;
+    holds(&bed, &team).await;
 
     let upgrade = ["upgrade", RELEASE, CHART, "--reuse-values", "--set", "replicas=3"];
     helm(&bed, &upgrade).await;

@@ -17,6 +17,7 @@ mod differential;
 mod evaluator_rules;
 mod evaluators;
 mod existence;
+mod first_screen;
 mod gate;
 mod gate_policies;
 mod growth;

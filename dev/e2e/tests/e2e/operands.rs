@@ -9,6 +9,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, call, get};
+use sluice_e2e::metrics::Samples;
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::SOON;
@@ -227,4 +228,53 @@ async fn a_fight_is_told_and_slowed_down() {
     wait::eventually(SOON, told, "an event about the fight").await.unwrap();
     // The pause after the last answer is half a minute at most.
     until(&client, &service, SOON, "put back", |object| object["spec"]["selector"] == selector).await;
+}
+
+/// What gates pods is put back at once many times in a row, so this takes longer to be told; no pod is let in meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fight_over_what_gates_is_told_and_leaves_no_pod_ungated() {
+    let bed = Bed::start(BedOptions::default()).await.unwrap();
+    let running = installed(&bed).await;
+    let client = bed.admin().unwrap();
+    created(&client, AAQS, "AAQ", names::AAQ_NAME).await;
+    until_condition(&bed, "aaq/aaq", "Available").await;
+    let configuration = format!("{ADMISSION}/validatingwebhookconfigurations/{}", names::VALIDATING_CONFIG);
+    let webhooks = get(&client, &configuration).await.unwrap().body["webhooks"].clone();
+    let timeout = webhooks[0]["timeoutSeconds"].clone();
+    let insisting = async {
+        let theirs = json!([{ "op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 29 }]);
+        let path = format!("{configuration}?fieldManager=fighter");
+        let mut tick = tokio::time::interval(INSISTS);
+        loop {
+            tick.tick().await;
+            if get(&client, &configuration).await.unwrap().body["webhooks"][0]["timeoutSeconds"] == timeout {
+                assert!(call(&client, Method::PATCH, &path, JSON_PATCH, &theirs).await.unwrap().is_ok());
+            }
+        }
+    };
+    let aaq = format!("{AAQS}/{}", names::AAQ_NAME);
+    let told = async {
+        until_told(&client, &aaq, "Deployed", (names::DEGRADED, "True", names::OBJECT_CONTESTED)).await;
+        let said = get(&client, &aaq).await.unwrap().body["status"]["conditions"].to_string();
+        let sentence = format!("ValidatingWebhookConfiguration {}: ", names::VALIDATING_CONFIG);
+        assert!(said.contains(&sentence), "{said}");
+        let events = format!("/apis/events.k8s.io/v1/namespaces/{}/events", names::INSTALL_NAMESPACE);
+        let event = || async {
+            let all = get(&client, &events).await.ok()?.body["items"].as_array()?.clone();
+            let is_it = |event: &&Value| event["reason"] == names::OBJECT_CONTESTED;
+            all.iter().filter(is_it).any(|event| event["note"].to_string().contains(&sentence)).then_some(())
+        };
+        wait::eventually(SOON, event, "an event about the fight").await.unwrap();
+    };
+    tokio::select! {
+        () = insisting => unreachable!("it goes on"),
+        () = told => {}
+    }
+    let metrics = Samples::of(running.installation.operator_admin()).await.unwrap();
+    let object = format!("validatingwebhookconfigurations/{}", names::VALIDATING_CONFIG);
+    let labels = [("object", object.as_str()), ("manager", "fighter")];
+    assert!(metrics.sum("sluice_admission_contests_total", &labels) >= Some(20.0));
+    // Ten seconds after the last answer nothing of it is left.
+    until(&client, &configuration, SOON, "put back", |object| object["webhooks"] == webhooks).await;
+    until_told(&client, &aaq, "Deployed", (names::DEGRADED, "False", "DeployCompleted")).await;
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::audit::AuditEventExt as _;
 use sluice_e2e::call::{APPLY, JSON, MERGE, Response, call, get};
+use sluice_e2e::scrape;
 use sluice_e2e::wire::Wire;
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, BedOptions, wait};
@@ -199,6 +200,7 @@ async fn the_tls_profile_of_the_aaq_holds_for_new_handshakes_without_a_restart()
     let secret = secrets.get(names::SERVING_SECRET).await.unwrap();
     let bundle = secret.data.unwrap().remove(names::CA_BUNDLE).unwrap().0;
     let address = running.installation.webhook_address();
+    let operator = running.installation.operator_admin().to_owned();
     let lets_in = |version: &'static rustls::SupportedProtocolVersion| {
         let wire = Wire::speaking(&[version], &address, &bundle).unwrap();
         async move { wire.certificate("127.0.0.1").await.is_ok() }
@@ -208,6 +210,12 @@ async fn the_tls_profile_of_the_aaq_holds_for_new_handshakes_without_a_restart()
         let is_so = || async { (lets_in(&rustls::version::TLS12).await == tls12).then_some(()) };
         wait::eventually(LIVE, is_so, &format!("handshakes by {profile}")).await.unwrap();
         assert!(lets_in(&rustls::version::TLS13).await, "{profile}");
+        for admin in [&running.controller.admin, &running.webhook.admin, &operator] {
+            let speaks = |version| async move { scrape::speaks(admin, version).await.unwrap() };
+            let is_so = || async { (speaks(&rustls::version::TLS12).await == tls12).then_some(()) };
+            wait::eventually(LIVE, is_so, &format!("metrics by {profile}")).await.unwrap();
+            assert!(speaks(&rustls::version::TLS13).await, "{profile}");
+        }
     };
     until(json!(null), true).await;
     until(json!({ "type": "Modern", "modern": {} }), false).await;

@@ -1,8 +1,10 @@
 //! What Helm and kustomize make of `deploy/`, with each set of values and each component, is taken by an API server that
-//! refuses every field that it does not know.
+//! refuses every field that it does not know, and applying it again changes nothing.
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use serde_json::Value;
 use sluice_api::names;
 use sluice_testbed::{Bed, artifacts};
 
@@ -23,14 +25,34 @@ async fn rendered(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Sends it in a dry run, in which a field that is unknown or there twice is an error.
-async fn is_taken(bed: &Bed, what: &str, text: &str) {
+/// Applies it twice. A field that is unknown or there twice is an error, and the second time nothing changes.
+async fn is_applied_twice(bed: &Bed, what: &str, text: &str) {
     let ours: Vec<&str> = text.split("\n---\n").filter(|object| !object.contains(OF_OTHERS)).collect();
     assert!(ours.len() > 20, "{what}: {} objects", ours.len());
     let file = manifest(bed, "rendered.yaml", &ours.join("\n---\n"));
-    let arguments = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "--filename", &file];
-    let (is_done, stdout, stderr) = kubectl_tries(bed, &arguments).await;
-    assert!(is_done, "{what}: {stdout}{stderr}");
+    // The sets follow each other on one cluster, as values that a user changes do; nothing else writes these fields.
+    let apply = ["apply", "--server-side", "--validate=strict", "--filename", &file];
+    let mut versions = Vec::new();
+    for _ in 0..2 {
+        let (is_done, stdout, stderr) = kubectl_tries(bed, &apply).await;
+        assert!(is_done, "{what}: {stdout}{stderr}");
+        let list = kubectl(bed, &["get", "--output=json", "--filename", &file]).await;
+        versions.push(versions_of(&serde_json::from_str(&list).unwrap()));
+    }
+    assert!(versions[0].len() > 15, "{what}: {:?}", versions[0]);
+    assert_eq!(versions[1], versions[0], "{what}: the same once more changes something");
+}
+
+/// The generation of each object. Where a kind has none, its version: then nobody writes a status either.
+fn versions_of(list: &Value) -> BTreeMap<String, String> {
+    let items = list["items"].as_array().unwrap().iter();
+    let version = |object: &Value| match &object["metadata"]["generation"] {
+        Value::Null if object.get("status").is_some() => None,
+        Value::Null => Some(object["metadata"]["resourceVersion"].to_string()),
+        generation => Some(generation.to_string()),
+    };
+    let named = |object: &Value| format!("{} {}", object["kind"], object["metadata"]["name"]);
+    items.filter_map(|object| Some((named(object), version(object)?))).collect()
 }
 
 /// The way from one folder to another: kustomize takes no absolute paths.
@@ -40,7 +62,7 @@ pub fn way(from: &Path, to: &Path) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_set_of_values_and_every_component_is_taken_by_a_strict_api_server() {
+async fn every_set_of_values_and_every_component_is_applied_twice_and_the_second_time_nothing_changes() {
     let bed = idle_bed().await;
     kubectl(&bed, &["create", "namespace", names::INSTALL_NAMESPACE]).await;
     let unknown = manifest(
@@ -67,7 +89,7 @@ async fn every_set_of_values_and_every_component_is_taken_by_a_strict_api_server
             "1.36",
             values.to_str().unwrap(),
         ];
-        is_taken(&bed, &values.display().to_string(), &rendered(&arguments).await).await;
+        is_applied_twice(&bed, &values.display().to_string(), &rendered(&arguments).await).await;
     }
 
     let overlay = bed.dir().canonicalize().unwrap().join("overlay");
@@ -78,6 +100,6 @@ async fn every_set_of_values_and_every_component_is_taken_by_a_strict_api_server
         let text = format!("resources: [{}]\ncomponents: [{}]\n", base.display(), component.display());
         std::fs::write(overlay.join("kustomization.yaml"), text).unwrap();
         let built = rendered(&["kustomize-build", overlay.to_str().unwrap()]).await;
-        is_taken(&bed, &component.display().to_string(), &built).await;
+        is_applied_twice(&bed, &component.display().to_string(), &built).await;
     }
 }
