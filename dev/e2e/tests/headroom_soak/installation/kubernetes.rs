@@ -1,7 +1,5 @@
 //! Kubernetes is upgraded under a running Sluice, one API server after the other, from a version at which the webhook alone
 //! gates to one that gates by policy. Pods are created through the API server that stays.
-//!
-//! From 1.34, which the suites build anyway: to the operator 1.35 is the same.
 
 use std::time::Duration;
 
@@ -11,7 +9,7 @@ use sluice_e2e::{Installation, Setup};
 use sluice_manifests::Gating;
 use sluice_testbed::{Bed, BedOptions, Component};
 
-const OLD: &str = "1.34";
+const OLD: &str = "1.35";
 const NEW: &str = "1.36";
 /// The operator asks every 30 s, and twice.
 const SEEN: Duration = Duration::from_secs(150);

@@ -99,7 +99,8 @@ struct Cluster<'b> {
     bed: &'b Bed,
     installation: Installation<'b>,
     service: Service,
-    controller: Controller,
+    /// As the Deployment has them: one leads, the other follows.
+    controllers: [Controller; 2],
     webhook: Webhook,
 }
 
@@ -110,13 +111,14 @@ impl<'b> Cluster<'b> {
             Setup { program: version.program.clone(), operator_args: vec![argument], ..Setup::default() };
         let installation = Installation::apply(bed, setup).await.unwrap();
         bed.apply_objects(version.objects.clone()).await.unwrap();
-        let controller = installation.controller().await.unwrap();
+        let controllers =
+            [installation.controller().await.unwrap(), installation.controller().await.unwrap()];
         let (webhook, port) = webhook(bed, &installation).await;
         let service = Service::start(&installation.webhook_address(), port).await.unwrap();
         installation.until_gating().await.unwrap();
         installation.until_guarded().await.unwrap();
         webhook.until_proven().await.unwrap();
-        Self { bed, installation, service, controller, webhook }
+        Self { bed, installation, service, controllers, webhook }
     }
 
     /// As a manifest that is applied and the rollouts that come of it.
@@ -168,10 +170,13 @@ impl<'b> Cluster<'b> {
         old.program.terminate();
         old.program.wait().await;
 
-        let controller = self.installation.controller().await.unwrap();
-        let old = std::mem::replace(&mut self.controller, controller);
-        old.program.terminate();
-        old.program.wait().await;
+        // Whichever leads, the other one of its version must not come in between.
+        for place in &mut self.controllers {
+            let controller = self.installation.controller().await.unwrap();
+            let old = std::mem::replace(place, controller);
+            old.program.terminate();
+            old.program.wait().await;
+        }
     }
 
     /// How often the Lease of the controller has changed its holder; waits until it has one.
