@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::util::MapResponseLayer;
 use tower::{BoxError, Service, ServiceBuilder};
@@ -25,6 +25,12 @@ pub struct ClientOptions {
     pub kubeconfig: Option<PathBuf>,
     /// Context in the kubeconfig; `None` is its current context.
     pub context: Option<String>,
+    /// Cluster in the kubeconfig, in place of that of the context (`--cluster`).
+    pub cluster: Option<String>,
+    /// User in the kubeconfig, in place of that of the context (`--user`).
+    pub user: Option<String>,
+    /// Bearer token, in place of the credentials of the kubeconfig (`--token`).
+    pub token: Option<String>,
     /// `User-Agent` of every request; API Priority and Fairness and audit logs show it.
     pub user_agent: String,
     /// Limit for establishing a TCP connection.
@@ -33,6 +39,8 @@ pub struct ClientOptions {
     pub impersonate: Option<String>,
     /// Groups to impersonate beside it (`--as-group`).
     pub impersonate_groups: Vec<String>,
+    /// Uid to impersonate beside it (`--as-uid`).
+    pub impersonate_uid: Option<String>,
     /// One API server, instead of the address that stands for all of them.
     pub server: Option<Server>,
     /// Told of the date of each answer.
@@ -53,10 +61,14 @@ impl Default for ClientOptions {
         Self {
             kubeconfig: None,
             context: None,
+            cluster: None,
+            user: None,
+            token: None,
             user_agent: concat!("sluice/", env!("CARGO_PKG_VERSION")).to_owned(),
             connect_timeout: Duration::from_secs(5),
             impersonate: None,
             impersonate_groups: Vec::new(),
+            impersonate_uid: None,
             server: None,
             clock: None,
         }
@@ -81,6 +93,9 @@ pub enum ClientError {
     /// The user agent has characters that a header cannot carry.
     #[error("user agent {0:?} is not a valid header value; use printable ASCII")]
     UserAgent(String),
+    /// The uid has characters that a header cannot carry.
+    #[error("--as-uid {0:?} is not a valid header value; use printable ASCII")]
+    ImpersonatedUid(String),
     /// The proxy of the kubeconfig or of `HTTPS_PROXY` is of a kind that is not known.
     #[error("cannot use proxy {0}: use one of http://host:port and socks5://host:port")]
     Proxy(String),
@@ -126,6 +141,18 @@ pub fn client_from(mut config: Config, options: &ClientOptions) -> Result<Client
     }
     if !options.impersonate_groups.is_empty() {
         config.auth_info.impersonate_groups = Some(options.impersonate_groups.clone());
+    }
+    if let Some(uid) = &options.impersonate_uid {
+        let value = HeaderValue::from_str(uid).map_err(|_| ClientError::ImpersonatedUid(uid.clone()))?;
+        config.headers.push((HeaderName::from_static("impersonate-uid"), value));
+    }
+    if let Some(token) = &options.token {
+        config.auth_info = AuthInfo {
+            token: Some(token.clone().into()),
+            impersonate: config.auth_info.impersonate.take(),
+            impersonate_groups: config.auth_info.impersonate_groups.take(),
+            ..AuthInfo::default()
+        };
     }
     if let Some(server) = &options.server {
         config.cluster_url = server.url.clone();
@@ -175,13 +202,15 @@ where
 }
 
 async fn load(options: &ClientOptions) -> Result<Config, ClientError> {
-    let selected = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    let ClientOptions { context, cluster, user, .. } = options;
+    let selected =
+        KubeConfigOptions { context: context.clone(), cluster: cluster.clone(), user: user.clone() };
     if let Some(path) = &options.kubeconfig {
         let wrong = |source| ClientError::Kubeconfig { path: path.display().to_string(), source };
         let file = Kubeconfig::read_from(path).map_err(wrong)?;
         return Config::from_custom_kubeconfig(file, &selected).await.map_err(wrong);
     }
-    if options.context.is_some() {
+    if context.is_some() || cluster.is_some() || user.is_some() {
         return Config::from_kubeconfig(&selected).await.map_err(|source| ClientError::Kubeconfig {
             path: "KUBECONFIG or ~/.kube/config".to_owned(),
             source,

@@ -193,6 +193,7 @@ fn parse() -> Cli {
 }
 
 fn main() -> anyhow::Result<ExitCode> {
+    cli::completion::answer::<Cli>();
     let asked = parse();
     asked.logging.init(asked.command.is_server())?;
     sluice_runtime::panics::end_process_on_panic();
@@ -217,7 +218,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Command::Dashboard(args) => return cli::dashboard::run(*args).await,
             Command::Check(args) => return cli::check::run(*args).await,
             Command::Bundle(args) => return cli::bundle::run(*args).await,
-            Command::Completion(args) => cli::completion::run::<Cli>(&args)?,
+            Command::Completion(args) => cli::completion::run(&args)?,
             Command::Man(args) => cli::completion::man::<Cli>(&args)?,
         }
         Ok(ExitCode::SUCCESS)

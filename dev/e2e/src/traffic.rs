@@ -91,6 +91,10 @@ impl Seen {
     /// Whether the pod is released, and was not before.
     fn apply(&mut self, pod: &Pod) -> bool {
         let name = pod.name_any();
+        if takes_no_more(pod) {
+            self.delete(&name);
+            return false;
+        }
         if is_held(pod) {
             self.waiting.insert(name);
             self.since.get_or_insert_with(Instant::now);
@@ -131,6 +135,13 @@ impl Seen {
             self.since = Some(Instant::now());
         }
     }
+}
+
+/// A pod without a period of grace that is left counts for no quota (`QuotaV1Pod` in Kubernetes'
+/// `pkg/quota/v1/evaluator/core/pods.go`). The API server stores that first and deletes the pod then; on a busy one
+/// another pod may be released in between.
+fn takes_no_more(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some() && pod.metadata.deletion_grace_period_seconds == Some(0)
 }
 
 impl Traffic {
@@ -269,6 +280,20 @@ mod tests {
         seen.delete("a");
         seen.apply(&pod("c", false));
         assert_eq!((seen.most, seen.running.len()), (2, 2));
+    }
+
+    #[test]
+    fn a_pod_whose_grace_is_over_runs_no_more_before_it_is_gone() {
+        let mut seen = Seen::default();
+        seen.apply(&pod("a", false));
+        let mut ending = pod("a", false);
+        ending.metadata.deletion_timestamp = Some(from_json(json!("2026-01-01T00:00:00Z")));
+        ending.metadata.deletion_grace_period_seconds = Some(30);
+        assert!(!seen.apply(&ending) && seen.running.len() == 1);
+        ending.metadata.deletion_grace_period_seconds = Some(0);
+        assert!(!seen.apply(&ending) && seen.running.is_empty());
+        seen.apply(&pod("b", false));
+        assert_eq!(seen.most, 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
+use sluice_testbed::artifacts::cache_dir;
 
 /// The workspace's root directory.
 pub(crate) fn root() -> PathBuf {
@@ -49,4 +50,22 @@ pub(crate) fn shown(command: &Command) -> String {
 /// Where cargo puts what it builds.
 pub(crate) fn target_directory() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// The path of a command of cargo, which is installed for this and later runs if it is not there.
+pub(crate) fn installed(name: &str, version: &str) -> anyhow::Result<PathBuf> {
+    let folder = cache_dir()?.join(format!("tools/{name}-{version}"));
+    let program = folder.join("bin").join(name);
+    if !program.is_file() {
+        eprintln!("installing {name} {version} for this and later runs, about two minutes");
+        let mut install = cargo();
+        install
+            .args(["install", "--locked", "--debug", "--version", version, "--root"])
+            .arg(&folder)
+            .arg(name);
+        // A build directory of its own, without debug information: a third of the time of the release profile.
+        install.env_remove("CARGO_TARGET_DIR").env("CARGO_PROFILE_DEV_DEBUG", "0");
+        run(&mut install)?;
+    }
+    Ok(program)
 }

@@ -4,11 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap_complete::engine::ArgValueCompleter;
 use jiff::SignedDuration;
 use kube::Client;
 use kube::config::Kubeconfig;
-use sluice_runtime::client::{ClientOptions, connect};
+use sluice_runtime::client::{ClientOptions, Server, connect};
 use sluice_runtime::clock::ServerClock;
+
+use super::completion::NamesOf;
 
 /// Flags of kubectl that hold for all commands that read a cluster.
 #[derive(Clone, Debug, clap::Args)]
@@ -18,10 +21,25 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Context in the kubeconfig; without it, its current one
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(NamesOf::Contexts))]
     context: Option<String>,
+    /// Cluster in the kubeconfig, in place of that of the context
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// User in the kubeconfig, in place of that of the context
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Address of the API server, in place of that of the cluster
+    #[arg(short, long, value_name = "URL")]
+    server: Option<http::Uri>,
+    /// Name that its certificate is for, where that is not the host of the address
+    #[arg(long, value_name = "NAME", requires = "server")]
+    tls_server_name: Option<String>,
+    /// Token to log in with, in place of what the kubeconfig has
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
     /// Namespace; without it that of the context
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(NamesOf::Namespaces))]
     pub namespace: Option<String>,
     /// User to impersonate
     #[arg(long = "as", value_name = "USER")]
@@ -29,6 +47,9 @@ pub struct ClusterArgs {
     /// Group to impersonate beside the user; may be given several times
     #[arg(long = "as-group", value_name = "GROUP", requires = "impersonate")]
     groups: Vec<String>,
+    /// Uid to impersonate beside the user
+    #[arg(long = "as-uid", value_name = "UID", requires = "impersonate")]
+    uid: Option<String>,
     /// How long one request may take: 30s, 2m
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     request_timeout: Duration,
@@ -37,6 +58,16 @@ pub struct ClusterArgs {
 fn duration(text: &str) -> Result<Duration, String> {
     let read = text.parse::<SignedDuration>().ok().and_then(|lasts| Duration::try_from(lasts).ok());
     read.filter(|lasts| !lasts.is_zero()).ok_or_else(|| "write one like 30s or 2m".to_owned())
+}
+
+/// What a command line that is being written says of the cluster.
+#[derive(Debug)]
+pub struct Wanted {
+    pub kubeconfig: Option<PathBuf>,
+    pub context: Option<String>,
+    pub namespace: Option<String>,
+    pub impersonate: Option<String>,
+    pub request_timeout: Duration,
 }
 
 /// A connection, and what goes with it.
@@ -50,6 +81,25 @@ pub struct Connection {
 }
 
 impl ClusterArgs {
+    /// All else is not said.
+    pub fn wanted(wanted: Wanted) -> Self {
+        let Wanted { kubeconfig, context, namespace, impersonate, request_timeout } = wanted;
+        Self {
+            kubeconfig,
+            context,
+            cluster: None,
+            user: None,
+            server: None,
+            tls_server_name: None,
+            token: None,
+            namespace,
+            impersonate,
+            groups: Vec::new(),
+            uid: None,
+            request_timeout,
+        }
+    }
+
     /// The context, for people; empty where none says which cluster it is.
     pub fn context_name(&self) -> String {
         let read = || match &self.kubeconfig {
@@ -67,8 +117,13 @@ impl ClusterArgs {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
             user_agent: format!("sluice-cli/{}", env!("CARGO_PKG_VERSION")),
+            cluster: self.cluster.clone(),
+            user: self.user.clone(),
+            server: self.server.clone().map(|url| Server { url, tls_name: self.tls_server_name.clone() }),
+            token: self.token.clone(),
             impersonate: self.impersonate.clone(),
             impersonate_groups: self.groups.clone(),
+            impersonate_uid: self.uid.clone(),
             clock: Some(Arc::clone(&clock)),
             ..ClientOptions::default()
         };

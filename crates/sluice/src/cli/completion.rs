@@ -1,10 +1,17 @@
-//! Completion for shells, and manual pages: made from the definition of the command line itself.
+//! Completion for shells, and manual pages: made from the definition of the command line itself. A shell asks the program
+//! what may come next, so that names of objects can be told too.
+
+mod names;
 
 use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Command, CommandFactory};
-use clap_complete::Shell;
+use clap_complete::env::{Bash, CompleteEnv, EnvCompleter, Fish, Powershell, Zsh};
+pub(in crate::cli) use names::NamesOf;
+
+/// The variable with which a shell asks.
+const ASKS: &str = "SLUICE_COMPLETE";
 
 /// Flags of `sluice completion`.
 #[derive(Debug, clap::Args)]
@@ -34,16 +41,23 @@ pub struct ManArgs {
 ///
 /// # Errors
 /// When standard output cannot be written.
-pub fn run<C: CommandFactory>(args: &CompletionArgs) -> anyhow::Result<()> {
-    let shell = match args.shell {
-        ShellName::Bash => Shell::Bash,
-        ShellName::Zsh => Shell::Zsh,
-        ShellName::Fish => Shell::Fish,
-        ShellName::Powershell => Shell::PowerShell,
+pub fn run(args: &CompletionArgs) -> anyhow::Result<()> {
+    let shell: &dyn EnvCompleter = match args.shell {
+        ShellName::Bash => &Bash,
+        ShellName::Zsh => &Zsh,
+        ShellName::Fish => &Fish,
+        ShellName::Powershell => &Powershell,
     };
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut C::command(), program_name(), &mut text);
+    let name = program_name();
+    // The shell finds the program as the user does, also when another version is installed in its place.
+    shell.write_registration(ASKS, &name.replace('-', "_"), &name, &name, &mut text)?;
     Ok(super::printed::print_bytes(&text)?)
+}
+
+/// Answers a shell that asks what may come next, and ends the program then.
+pub fn answer<C: CommandFactory>() {
+    CompleteEnv::with_factory(C::command).var(ASKS).complete();
 }
 
 /// As it was called: `sluice`, or `kubectl-sluice`.

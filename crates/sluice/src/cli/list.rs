@@ -2,10 +2,12 @@
 
 use std::process::ExitCode;
 
+use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
 use sluice_gate::{Explanation, Lack, PodExplanation, Verdict, duration};
 
 use super::cluster::ClusterArgs;
+use super::completion::NamesOf;
 use super::printed::{Exit, Format, OutputArgs, print, print_value, table};
 use super::world::World;
 
@@ -25,7 +27,7 @@ pub struct HeldArgs {
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
     /// Only those that wait for this quota
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(NamesOf::Quotas))]
     quota: Option<String>,
     #[command(flatten)]
     cluster: ClusterArgs,

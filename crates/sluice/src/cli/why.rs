@@ -7,6 +7,7 @@ mod say;
 
 use std::process::ExitCode;
 
+use clap_complete::engine::ArgValueCompleter;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::Value;
@@ -14,6 +15,7 @@ use sluice_gate::{Subject, Topic};
 use sluice_runtime::client::with_deadline;
 
 use super::cluster::{ClusterArgs, Connection};
+use super::completion::NamesOf;
 use super::lists::Lists;
 use super::nearest::{hint, nearest};
 use super::printed::OutputArgs;
@@ -26,7 +28,8 @@ use answer::Answer;
 pub struct WhyArgs {
     /// TYPE NAME, or TYPE/NAME: pod, vm, vmi, migration, quota, clusterquota; or deployment, statefulset, daemonset,
     /// replicaset, job for their pods
-    #[arg(required = true, num_args = 1..=2, value_names = ["TYPE", "NAME"])]
+    #[arg(required = true, num_args = 1..=2, value_names = ["TYPE", "NAME"],
+        add = ArgValueCompleter::new(NamesOf::Subject))]
     subject: Vec<String>,
     /// Do not ask the controller that leads: recompute the answer from lists of objects
     #[arg(long)]
@@ -50,7 +53,7 @@ pub(in crate::cli) enum Kind {
 }
 
 impl Kind {
-    fn read(text: &str) -> Option<Self> {
+    pub(in crate::cli) fn read(text: &str) -> Option<Self> {
         Some(match text.to_ascii_lowercase().split('.').next().unwrap_or_default() {
             "pod" | "pods" | "po" => Self::Pod,
             "vm" | "vms" | "virtualmachine" | "virtualmachines" => Self::Vm,

@@ -11,6 +11,7 @@ mod bundle;
 mod certificates;
 mod check;
 mod cluster_quotas;
+mod completion;
 mod conformance;
 mod context;
 mod differential;

@@ -1,11 +1,8 @@
 //! cargo-deny: licences, packages that are there in more than one version, where packages come from.
 
-use std::path::PathBuf;
 use std::process::Command;
 
-use sluice_testbed::artifacts::cache_dir;
-
-use crate::shell::{cargo, root, run};
+use crate::shell::{installed, root, run};
 
 /// The version that is installed. It has to build with the toolchain that `Cargo.toml` names.
 const VERSION: &str = "0.20.2";
@@ -35,24 +32,6 @@ pub(crate) fn advisories() -> anyhow::Result<()> {
 }
 
 fn cargo_deny(arguments: &[&str]) -> anyhow::Result<()> {
-    let program = installed()?;
+    let program = installed("cargo-deny", VERSION)?;
     run(Command::new(program).args(arguments).current_dir(root()))
-}
-
-fn installed() -> anyhow::Result<PathBuf> {
-    let folder = cache_dir()?.join(format!("tools/cargo-deny-{VERSION}"));
-    let program = folder.join("bin/cargo-deny");
-    if !program.is_file() {
-        eprintln!("installing cargo-deny {VERSION} for this and later runs, about two minutes");
-        let mut install = cargo();
-        install.args(["install", "--locked", "--debug", "--version", VERSION, "--root"]);
-        // A build directory of its own, without debug information: a third of the time of the release profile.
-        install
-            .arg(&folder)
-            .arg("cargo-deny")
-            .env_remove("CARGO_TARGET_DIR")
-            .env("CARGO_PROFILE_DEV_DEBUG", "0");
-        run(&mut install)?;
-    }
-    Ok(program)
 }

@@ -14,9 +14,25 @@ use super::Platform;
 const NON_ROOT: u32 = 65532;
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 
-/// The archive of an image that holds `binary` as `/sluice`, under the name `reference`.
-pub(super) fn image(binary: &[u8], reference: &str, platform: Platform) -> anyhow::Result<Vec<u8>> {
-    let layer = Blob::new(layer(binary)?);
+/// What an image has in it.
+pub(super) struct Content<'c> {
+    /// `/sluice`.
+    pub(super) binary: &'c [u8],
+    /// `/licenses/LICENSE`.
+    pub(super) license: &'c str,
+    /// `/licenses/THIRD-PARTY`.
+    pub(super) third_party: &'c str,
+}
+
+/// An archive, and the digest of the image in it by which registries know it.
+pub(super) struct Image {
+    pub(super) bytes: Vec<u8>,
+    pub(super) digest: String,
+}
+
+/// The archive of an image under the name `reference`.
+pub(super) fn image(content: &Content<'_>, reference: &str, platform: Platform) -> anyhow::Result<Image> {
+    let layer = Blob::new(layer(content)?);
     let config = Blob::new(config(&layer, platform).to_string().into_bytes());
     let manifest = json!({
         "schemaVersion": 2,
@@ -54,10 +70,10 @@ pub(super) fn image(binary: &[u8], reference: &str, platform: Platform) -> anyho
     archive.file("index.json", index.to_string().as_bytes(), 0o644)?;
     archive.file("manifest.json", docker.to_string().as_bytes(), 0o644)?;
     archive.file("oci-layout", json!({ "imageLayoutVersion": "1.0.0" }).to_string().as_bytes(), 0o644)?;
-    archive.finish()
+    Ok(Image { bytes: archive.finish()?, digest: manifest.name() })
 }
 
-fn layer(binary: &[u8]) -> anyhow::Result<Vec<u8>> {
+fn layer(content: &Content<'_>) -> anyhow::Result<Vec<u8>> {
     let passwd =
         format!("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:{NON_ROOT}:{NON_ROOT}:nonroot:/:/sbin/nologin\n");
     let group = format!("root:x:0:\nnonroot:x:{NON_ROOT}:\n");
@@ -67,7 +83,10 @@ fn layer(binary: &[u8]) -> anyhow::Result<Vec<u8>> {
     layer.file("etc/passwd", passwd.as_bytes(), 0o644)?;
     // By this name it is a plug-in of kubectl.
     layer.link("kubectl-sluice", "sluice")?;
-    layer.file("sluice", binary, 0o755)?;
+    layer.folder("licenses")?;
+    layer.file("licenses/LICENSE", content.license.as_bytes(), 0o644)?;
+    layer.file("licenses/THIRD-PARTY", content.third_party.as_bytes(), 0o644)?;
+    layer.file("sluice", content.binary, 0o755)?;
     layer.finish()
 }
 

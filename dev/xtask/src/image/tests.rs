@@ -6,10 +6,14 @@ use std::io::Read as _;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{Platform, archive, elf};
+use super::{Platform, archive, elf, packages};
 
 const PLATFORM: Platform = Platform { target: "x86_64-unknown-linux-gnu", architecture: "amd64" };
 const REFERENCE: &str = "localhost/sluice:0.1.0";
+
+fn content(binary: &[u8]) -> archive::Content<'_> {
+    archive::Content { binary, license: "ours", third_party: "theirs" }
+}
 
 /// Content and mode by path, and proof that nothing depends on time or user.
 fn unpack(archive: &[u8]) -> BTreeMap<String, (Vec<u8>, u32)> {
@@ -57,9 +61,11 @@ fn blob<'a>(files: &'a BTreeMap<String, (Vec<u8>, u32)>, descriptor: &Value) -> 
 
 #[test]
 fn all_descriptors_lead_to_what_they_name() {
-    let files = unpack(&archive::image(b"a program", REFERENCE, PLATFORM).expect("an image"));
+    let image = archive::image(&content(b"a program"), REFERENCE, PLATFORM).expect("an image");
+    let files = unpack(&image.bytes);
     assert_eq!(json(&files, "oci-layout")["imageLayoutVersion"], "1.0.0");
     let in_index = json(&files, "index.json")["manifests"][0].clone();
+    assert_eq!(in_index["digest"], image.digest.as_str(), "what is printed is what registries say");
     assert_eq!(in_index["annotations"]["io.containerd.image.name"], REFERENCE);
     assert_eq!(in_index["annotations"]["org.opencontainers.image.ref.name"], "0.1.0");
     let (manifest, _) = blob(&files, &in_index);
@@ -87,16 +93,53 @@ fn all_descriptors_lead_to_what_they_name() {
     assert_eq!(layer["sluice"], (b"a program".to_vec(), 0o755));
     let passwd = String::from_utf8_lossy(&layer["etc/passwd"].0);
     assert!(passwd.contains("nonroot:x:65532:65532:"), "{passwd}");
-    let paths: Vec<_> = layer.keys().collect();
-    assert_eq!(paths, ["etc/", "etc/group", "etc/passwd", "kubectl-sluice", "sluice"]);
+    let paths: Vec<_> = layer.keys().map(String::as_str).collect();
+    let licences = ["licenses/", "licenses/LICENSE", "licenses/THIRD-PARTY"];
+    let others = ["etc/", "etc/group", "etc/passwd", "kubectl-sluice"];
+    assert_eq!(paths, [&others[..], &licences, &["sluice"]].concat());
+    assert_eq!(layer["licenses/THIRD-PARTY"], (b"theirs".to_vec(), 0o644));
     assert_eq!(links(layer_bytes), [("kubectl-sluice".to_owned(), "sluice".to_owned())]);
 }
 
 #[test]
 fn the_same_program_gives_the_same_bytes() {
-    let image = |program: &[u8]| archive::image(program, REFERENCE, PLATFORM).expect("an image");
+    let image =
+        |program: &[u8]| archive::image(&content(program), REFERENCE, PLATFORM).expect("an image").bytes;
     assert!(image(b"a program") == image(b"a program"));
     assert!(image(b"a program") != image(b"another program"));
+}
+
+#[test]
+fn the_packages_of_the_program_are_told_with_their_licences() {
+    let packages = packages::of_program(PLATFORM).expect("packages");
+    assert!(packages.len() > 150, "{}", packages.len());
+    let bill = packages::bill_of_materials(&packages, REFERENCE);
+    let components = bill["components"].as_array().expect("components");
+    let named = |name: &str| {
+        components.iter().find(|component| component["name"] == name).unwrap_or_else(|| panic!("{name}"))
+    };
+    assert_eq!(named("kube-client")["licenses"][0]["expression"], "Apache-2.0");
+    assert!(named("tokio")["purl"].as_str().is_some_and(|purl| purl.starts_with("pkg:cargo/tokio@1.")));
+    assert!(components.iter().all(|component| component["licenses"].is_array()), "{bill:#}");
+    // What only tests and tools need is not in the program.
+    assert!(components.iter().all(|component| component["name"] != "rstest"));
+
+    let licences = packages::licences(&packages).expect("licences");
+    let (list, texts) = licences.split_once("\n====").expect("a list, then texts");
+    assert!(list.lines().any(|line| line.starts_with("tokio 1.")) && !list.contains("sluice-gate"), "{list}");
+    // C code in a package has that of its authors.
+    for text in ["Apache License", "Copyright (C) 2002-present Jason Evans", "The OpenSSL"] {
+        assert!(texts.contains(text), "{text}");
+    }
+    assert!(texts.len() < 2 << 20, "{} bytes", texts.len());
+}
+
+#[test]
+fn a_tree_of_cargo_says_each_package_once() {
+    let tree = "sluice v0.1.0 (/path)\ntokio v1.2.3\ntokio v1.2.3 (*)\n\n";
+    let used: Vec<_> = packages::used(tree).into_iter().collect();
+    let expected = [("sluice", "0.1.0"), ("tokio", "1.2.3")];
+    assert_eq!(used, expected.map(|(name, version)| (name.to_owned(), version.to_owned())));
 }
 
 #[test]

@@ -1,0 +1,205 @@
+//! Names that exist in the cluster, for a command line that is being written. They are read with the user's own rights;
+//! where nothing can be read there are none.
+
+use std::ffi::{OsStr, OsString};
+use std::time::Duration;
+
+use clap_complete::engine::{CompletionCandidate, ValueCompleter};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::config::Kubeconfig;
+use kube::{Api, ResourceExt as _};
+use sluice_api::names::API_VERSION;
+use sluice_runtime::client::with_deadline;
+
+use crate::cli::cluster::{ClusterArgs, Wanted};
+use crate::cli::why::Kind;
+
+/// A person waits for the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// More names help nobody.
+const MOST: u32 = 500;
+const KUBEVIRT: &str = "kubevirt.io";
+/// What `why` knows, as it is written in its help.
+const KINDS: [&str; 11] = [
+    "pod",
+    "vm",
+    "vmi",
+    "migration",
+    "quota",
+    "clusterquota",
+    "deployment",
+    "statefulset",
+    "daemonset",
+    "replicaset",
+    "job",
+];
+
+/// Whose names are meant.
+#[derive(Clone, Copy, Debug)]
+pub enum NamesOf {
+    /// `TYPE NAME`, or `TYPE/NAME`.
+    Subject,
+    Nodes,
+    Namespaces,
+    Quotas,
+    /// Of the kubeconfig.
+    Contexts,
+}
+
+impl ValueCompleter for NamesOf {
+    fn complete(&self, current: &OsStr) -> Vec<CompletionCandidate> {
+        let words: Vec<OsString> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
+        let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let current = current.to_string_lossy();
+        let all = match wanted(*self, &current, &words) {
+            Names::These(names) => names,
+            Names::Contexts => contexts(&words),
+            Names::Objects { kind, before } => {
+                listed(&words, kind).into_iter().map(|name| format!("{before}{name}")).collect()
+            }
+        };
+        all.into_iter().filter(|name| name.starts_with(&*current)).map(CompletionCandidate::new).collect()
+    }
+}
+
+/// What a word may be.
+#[derive(Debug, PartialEq, Eq)]
+enum Names {
+    These(Vec<String>),
+    Contexts,
+    /// Names of objects, with what stands before them.
+    Objects {
+        kind: (GroupVersionKind, bool),
+        before: String,
+    },
+}
+
+fn wanted(of: NamesOf, current: &str, words: &[String]) -> Names {
+    let none = || Names::These(Vec::new());
+    let objects = |kind, before| Names::Objects { kind, before };
+    match of {
+        NamesOf::Contexts => Names::Contexts,
+        NamesOf::Nodes => objects((GroupVersionKind::gvk("", "v1", "Node"), false), String::new()),
+        NamesOf::Namespaces => objects((GroupVersionKind::gvk("", "v1", "Namespace"), false), String::new()),
+        NamesOf::Quotas => objects(kind_of(Kind::Quota), String::new()),
+        NamesOf::Subject => match current.split_once('/') {
+            Some((kind, _)) => {
+                Kind::read(kind).map_or_else(none, |read| objects(kind_of(read), format!("{kind}/")))
+            }
+            None => {
+                // Flags may stand between the type and the name.
+                let before = words.iter().skip_while(|word| *word != "why").skip(1);
+                let kind = before.filter(|word| *word != current).find_map(|word| Kind::read(word));
+                kind.map_or_else(
+                    || Names::These(KINDS.map(str::to_owned).to_vec()),
+                    |kind| objects(kind_of(kind), String::new()),
+                )
+            }
+        },
+    }
+}
+
+/// The kind, and whether its objects are in namespaces.
+fn kind_of(kind: Kind) -> (GroupVersionKind, bool) {
+    let (group, version) = API_VERSION.split_once('/').unwrap_or_default();
+    let ours = |name| GroupVersionKind::gvk(group, version, name);
+    match kind {
+        Kind::Pod => (GroupVersionKind::gvk("", "v1", "Pod"), true),
+        Kind::Vm => (GroupVersionKind::gvk(KUBEVIRT, "v1", "VirtualMachine"), true),
+        Kind::Vmi => (GroupVersionKind::gvk(KUBEVIRT, "v1", "VirtualMachineInstance"), true),
+        Kind::Migration => (GroupVersionKind::gvk(KUBEVIRT, "v1", "VirtualMachineInstanceMigration"), true),
+        Kind::Quota => (ours("ApplicationAwareResourceQuota"), true),
+        Kind::ClusterQuota => (ours("ApplicationAwareClusterResourceQuota"), false),
+        Kind::Workload(group, version, name) => (GroupVersionKind::gvk(group, version, name), true),
+    }
+}
+
+/// The value of a flag among the words so far.
+fn flag(words: &[String], names: &[&str]) -> Option<String> {
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if names.contains(&word.as_str()) {
+            return words.next().cloned();
+        }
+        let joined = names.iter().find_map(|name| word.strip_prefix(name)?.strip_prefix('='));
+        if let Some(value) = joined {
+            return Some(value.to_owned());
+        }
+    }
+    None
+}
+
+fn cluster(words: &[String]) -> ClusterArgs {
+    ClusterArgs::wanted(Wanted {
+        kubeconfig: flag(words, &["--kubeconfig"]).map(Into::into),
+        context: flag(words, &["--context"]),
+        namespace: flag(words, &["--namespace", "-n"]),
+        impersonate: flag(words, &["--as"]),
+        request_timeout: PATIENCE,
+    })
+}
+
+fn contexts(words: &[String]) -> Vec<String> {
+    let read = match flag(words, &["--kubeconfig"]) {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    read.map(|file| file.contexts.into_iter().map(|context| context.name).collect()).unwrap_or_default()
+}
+
+fn listed(words: &[String], (kind, is_namespaced): (GroupVersionKind, bool)) -> Vec<String> {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return Vec::new();
+    };
+    let names = async {
+        let connection = cluster(words).connect().await.ok()?;
+        let resource = ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = match is_namespaced {
+            true => Api::namespaced_with(connection.client.clone(), &connection.namespace, &resource),
+            false => Api::all_with(connection.client.clone(), &resource),
+        };
+        let some = ListParams::default().limit(MOST);
+        let list = with_deadline(PATIENCE, api.list_metadata(&some)).await.ok()?;
+        Some(list.items.iter().map(|object| object.name_any()).collect())
+    };
+    runtime.block_on(names).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn types_come_first_and_then_names_of_the_type() {
+        let Names::These(types) = wanted(NamesOf::Subject, "v", &words("sluice why v")) else {
+            panic!("no types")
+        };
+        assert!(types.iter().all(|kind| Kind::read(kind).is_some()) && types.len() == KINDS.len());
+        let of =
+            |kind: &str| match wanted(NamesOf::Subject, "x", &words(&format!("sluice why {kind} -n a x"))) {
+                Names::Objects { kind: (kind, is_namespaced), before } => (kind.kind, is_namespaced, before),
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(of("vm"), ("VirtualMachine".to_owned(), true, String::new()));
+        assert_eq!(of("acrq"), ("ApplicationAwareClusterResourceQuota".to_owned(), false, String::new()));
+        assert_eq!(of("sts"), ("StatefulSet".to_owned(), true, String::new()));
+        let slash = wanted(NamesOf::Subject, "po/tr", &words("sluice why po/tr"));
+        assert!(matches!(slash, Names::Objects { before, .. } if before == "po/"));
+        assert_eq!(wanted(NamesOf::Subject, "x/tr", &words("sluice why x/tr")), Names::These(Vec::new()));
+        let same = wanted(NamesOf::Subject, "pod", &words("sluice why pod"));
+        assert!(matches!(same, Names::These(_)), "the type is still being written: {same:?}");
+    }
+
+    #[test]
+    fn flags_are_read_in_both_forms() {
+        let typed = words("sluice why pod --kubeconfig=/a/b -n team --as=jane x");
+        assert_eq!(flag(&typed, &["--kubeconfig"]).as_deref(), Some("/a/b"));
+        assert_eq!(flag(&typed, &["--namespace", "-n"]).as_deref(), Some("team"));
+        assert_eq!(flag(&typed, &["--as"]).as_deref(), Some("jane"));
+        assert_eq!((flag(&typed, &["--context"]), flag(&words("sluice -n"), &["-n"])), (None, None));
+    }
+}
