@@ -55,3 +55,6 @@ impl Executor<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
