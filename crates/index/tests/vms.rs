@@ -232,6 +232,20 @@ fn the_policy_of_io_threads_is_read(#[case] spec: Value, #[case] expected: bool)
     assert_eq!(size.overhead.features.has(Feature::SupplementalPool), expected);
 }
 
+/// Devices that can be plugged in are told from those that a machine has from the beginning.
+#[rstest]
+#[case(json!({}), [false, false])]
+#[case(json!({ "interfaces": [{ "bridge": {} }] }), [false, false])]
+#[case(json!({ "interfaces": [{ "bridge": {} }, { "sriov": {} }] }), [true, true])]
+#[case(json!({ "interfaces": [{ "sriov": {} }], "gpus": [{}] }), [true, false])]
+#[case(json!({ "interfaces": [{ "sriov": {} }], "hostDevices": [{}] }), [true, false])]
+#[case(json!({ "interfaces": null, "hostDevices": [{}] }), [true, false])]
+fn interfaces_that_are_devices_are_read(#[case] devices: Value, #[case] expected: [bool; 2]) {
+    let size = size(&json!({ "domain": { "devices": devices } }), &json!({})).unwrap();
+    let has = [Feature::Vfio, Feature::VfioOfInterfaces].map(|feature| size.overhead.features.has(feature));
+    assert_eq!(has, expected);
+}
+
 #[rstest]
 #[case(json!({ "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity": "" }), true)]
 #[case(json!({ "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity": "false", "other": "x" }), true)]

@@ -4,7 +4,10 @@ use crate::charge::{Amount, Charge};
 use crate::pod::{ChargeRules, Container, PodInput, pod_charge};
 use crate::resource::Resource;
 use crate::scope::ScopeFacts;
-use crate::vm::{KubeVirtFacts, Launcher, VmFacts, largest_overhead};
+use crate::vm::{KubeVirtFacts, Launcher, VmFacts, largest_overhead, overhead_of_interfaces};
+
+/// Devices that KubeVirt gives each launcher by itself (`pkg/virt-controller/services/template.go`).
+const OWN_DEVICES: &str = "requests.devices.kubevirt.io/";
 
 /// The container of a guest. KubeVirt adds its overhead here and nowhere else.
 const COMPUTE: &str = "compute";
@@ -27,6 +30,8 @@ pub struct Source {
 pub struct Allowance {
     /// So much memory may lie beside the guest.
     pub overhead: Amount,
+    /// So much of it is there for interfaces, which are devices: where one is plugged in, that is the tenant's.
+    pub interfaces: Amount,
     /// So much memory was plugged in: that is the tenant's.
     pub plugged: Amount,
     /// The machine states no limit of memory: KubeVirt gives its launchers one where a quota limits it,
@@ -42,6 +47,7 @@ impl Allowance {
     pub fn of(machine: &VmFacts, kubevirt: &KubeVirtFacts) -> Self {
         Self {
             overhead: largest_overhead(machine, kubevirt).unwrap_or_default(),
+            interfaces: overhead_of_interfaces(machine, kubevirt).unwrap_or_default(),
             plugged: machine.plugged_memory(),
             limits_memory: machine.limits.memory.is_none(),
             limits_cpu: machine.limits.cpu.is_none().then(|| machine.present_cpus().unwrap_or_default()),
@@ -85,13 +91,17 @@ impl Source {
     /// container names, of limits as many times as they are of requests; and limits that the machine does not state.
     #[must_use]
     pub fn own_doing(&self, allowed: Allowance) -> Charge {
+        let overhead = match devices(&self.compute).next() {
+            Some(_) => allowed.overhead,
+            None => allowed.overhead.saturating_sub(allowed.interfaces),
+        };
         let of = |resource: Resource| self.compute.get(&resource);
         let limit = of(Resource::LimitsMemory).map(|limit| match allowed.limits_memory {
             true => limit,
-            false => times(allowed.overhead, proportion(&self.compute)),
+            false => times(overhead, proportion(&self.compute)),
         });
         let cpus = of(Resource::LimitsCpu).filter(|_| allowed.limits_cpu.is_some());
-        let memory = of(Resource::Memory).map(|_| allowed.overhead);
+        let memory = of(Resource::Memory).map(|_| overhead);
         let own = [(Resource::Memory, memory), (Resource::LimitsMemory, limit), (Resource::LimitsCpu, cpus)];
         Charge::from_pairs(own.into_iter().filter_map(|(resource, amount)| Some((resource, amount?))))
     }
@@ -114,6 +124,14 @@ impl Source {
             _ => before.unwrap_or(Amount::ZERO),
         }
     }
+}
+
+/// The devices that it takes beside those of every launcher.
+fn devices(compute: &Charge) -> impl Iterator<Item = &(Resource, Amount)> {
+    compute.iter().filter(|(resource, _)| {
+        let key = resource.key();
+        key.starts_with("requests.") && key.contains('/') && !key.starts_with(OWN_DEVICES)
+    })
 }
 
 /// How many times the request of memory the limit is, rounded up; at least once.
@@ -139,7 +157,7 @@ struct Next {
 /// By resource, what `target` takes more than its source for another reason than KubeVirt's overhead: always more than 0.
 ///
 /// The guest's container may take more memory by the overhead at most, where the source has such a request or limit at all,
-/// and limits that KubeVirt sets by itself; what was plugged in is growth. A container that the source has not, and a
+/// and limits that KubeVirt sets by itself; what was plugged in is growth, and what lies beside an interface that was. A container that the source has not, and a
 /// resource that it has not, are growth as a whole.
 #[must_use]
 pub fn growth(target: &PodInput<'_>, source: &Source, allowed: Allowance, rules: ChargeRules) -> Charge {
@@ -182,7 +200,19 @@ pub fn growth_of_launcher<'s>(
 }
 
 impl Next {
+    /// Whether it takes a device that its source has not, or has none to look at.
+    fn has_new_devices(&self, source: &Charge) -> bool {
+        let is_new = |(resource, amount): &(Resource, Amount)| {
+            source.get(resource).is_none_or(|before| *amount > before)
+        };
+        devices(source).next().is_none() || devices(&self.compute).any(is_new)
+    }
+
     fn growth(&self, source: &Source, allowed: Allowance) -> Charge {
+        let plugged_in = match self.has_new_devices(&source.compute) {
+            true => allowed.plugged.saturating_add(allowed.interfaces),
+            false => allowed.plugged,
+        };
         let grown = self.all.iter().map(|(resource, amount)| {
             let of = |charge: &Charge| charge.get(resource).unwrap_or(Amount::ZERO);
             let more = |now: Amount, before: Amount| now.saturating_sub(before).max(Amount::ZERO);
@@ -190,8 +220,8 @@ impl Next {
             let guest = more(of(&self.compute), of(&source.compute));
             // What was plugged in comes first: the overhead is no room for it.
             let plugged = match resource {
-                Resource::Memory => guest.min(allowed.plugged),
-                Resource::LimitsMemory if !allowed.limits_memory => guest.min(allowed.plugged),
+                Resource::Memory => guest.min(plugged_in),
+                Resource::LimitsMemory if !allowed.limits_memory => guest.min(plugged_in),
                 _ => Amount::ZERO,
             };
             let rest =

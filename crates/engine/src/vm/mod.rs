@@ -12,6 +12,7 @@ pub use calculator::{Calculator, Launcher, vm_charge};
 pub use guest::{CpuAndMemory, CpuTopology, GuestSize, Side};
 pub use overhead::{
     Feature, Features, KubeVirtFacts, OverheadFacts, OverheadRatio, largest_overhead, memory_overhead,
+    overhead_of_interfaces,
 };
 
 pub(crate) use keys::not_taken;

@@ -37,6 +37,9 @@ pub enum Feature {
     EvenEmulator = 512,
     /// `spec.domain.ioThreadsPolicy` is `supplementalPool`.
     SupplementalPool = 1024,
+    /// [`Self::Vfio`] is there because of interfaces alone. They can be plugged in while the machine runs, as no other such
+    /// device can (`pkg/network/controllers/vm.go`).
+    VfioOfInterfaces = 2048,
 }
 
 /// A set of [`Feature`]s.
@@ -54,6 +57,10 @@ impl Features {
     #[must_use]
     pub const fn with(self, feature: Feature) -> Self {
         Self(self.0 | feature as u16)
+    }
+
+    const fn without(self, feature: Feature) -> Self {
+        Self(self.0 & !(feature as u16))
     }
 }
 
@@ -131,12 +138,29 @@ pub fn largest_overhead(vm: &VmFacts, kubevirt: &KubeVirtFacts) -> Result<Amount
     Ok(estimated_overhead(vm, kubevirt)?.max(vm.overhead.reported.unwrap_or_default()))
 }
 
+/// So much of the overhead is there for interfaces that can be plugged in.
+///
+/// # Errors
+/// See [`VmError`].
+pub fn overhead_of_interfaces(vm: &VmFacts, kubevirt: &KubeVirtFacts) -> Result<Amount, VmError> {
+    let features = vm.overhead.features;
+    if !features.has(Feature::VfioOfInterfaces) {
+        return Ok(Amount::ZERO);
+    }
+    let without = estimate(vm, features.without(Feature::Vfio), kubevirt)?;
+    Ok(estimated_overhead(vm, kubevirt)?.saturating_sub(without))
+}
+
 /// The memory beside the guest in a launcher for the VM as it is specified.
 pub(super) fn estimated_overhead(vm: &VmFacts, kubevirt: &KubeVirtFacts) -> Result<Amount, VmError> {
-    let has = |feature, bytes| if vm.overhead.features.has(feature) { bytes } else { 0 };
+    estimate(vm, vm.overhead.features, kubevirt)
+}
+
+fn estimate(vm: &VmFacts, features: Features, kubevirt: &KubeVirtFacts) -> Result<Amount, VmError> {
+    let has = |feature, bytes| if features.has(feature) { bytes } else { 0 };
     let additions = additions(kubevirt.minor);
     let probes = i128::from(vm.overhead.exec_probes);
-    let guaranteed = match vm.overhead.features.has(Feature::DedicatedCpus) || wants_guaranteed(vm) {
+    let guaranteed = match features.has(Feature::DedicatedCpus) || wants_guaranteed(vm) {
         true => GUARANTEED,
         false => 0,
     };

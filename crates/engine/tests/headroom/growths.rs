@@ -147,6 +147,37 @@ fn of_several_sources_the_least_counts() {
     assert_eq!(Source::least([]), None);
 }
 
+/// The first one takes a gibibyte beside the guest too, which is more than all other overhead.
+#[test]
+fn what_lies_beside_an_interface_is_growth_when_it_is_plugged_in_and_no_growth_afterwards() {
+    let compute = |memory: &str, devices: Value| launcher(&[container("compute", memory, devices)], &[]);
+    let device = json!({ "example.com/vf": "1" });
+    let bridge = json!({ "bridge.network.kubevirt.io/br1": "1", "devices.kubevirt.io/tun": "1" });
+    let both = json!({ "bridge.network.kubevirt.io/br1": "1", "example.com/vf": "1" });
+    let allowed = Allowance {
+        overhead: quantity("1305Mi").into(),
+        interfaces: quantity("1Gi").into(),
+        ..Allowance::default()
+    };
+    let vf = "requests.example.com/vf=1";
+    for (before, after, expected) in [
+        (("537Mi", json!({})), ("1561Mi", &device), vec!["memory=1Gi", vf]),
+        // A device of another kind says nothing, and neither do those of every launcher.
+        (("537Mi", bridge.clone()), ("1561Mi", &both), vec!["memory=1Gi", vf]),
+        (("537Mi", json!({ "devices.kubevirt.io/tun": "1" })), ("1561Mi", &json!({})), vec!["memory=1Gi"]),
+        // Plugged in already: a new KubeVirt may take more.
+        (("1561Mi", device.clone()), ("1577Mi", &device), vec![]),
+        (("1561Mi", device.clone()), ("1561Mi", &json!({ "example.com/vf": "2" })), vec![vf]),
+        (("1561Mi", device.clone()), ("537Mi", &json!({})), vec![]),
+    ] {
+        let (of, target) = (source(&compute(before.0, before.1)), compute(after.0, after.1.clone()));
+        assert_eq!(grown_by(&target, &of, allowed), expected, "{target}");
+    }
+    let own = |devices: Value| source(&compute("1561Mi", devices)).own_doing(allowed);
+    assert_eq!(own(json!({})).get(&Resource::Memory), Some(quantity("281Mi").into()), "it is still to come");
+    assert_eq!(own(device).get(&Resource::Memory), Some(quantity("1305Mi").into()));
+}
+
 /// Steps of hot-plug that are each smaller than the overhead are no overhead.
 #[test]
 fn what_was_plugged_in_is_growth_before_the_overhead_is_looked_at() {

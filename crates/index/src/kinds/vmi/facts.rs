@@ -160,18 +160,15 @@ fn features(spec: &VmiSpecWire) -> sluice_engine::vm::Features {
     let none = DevicesWire::default();
     let devices = devices.as_ref().unwrap_or(&none);
     let is_used = |list: &Option<Vec<_>>| list.as_ref().is_some_and(|list| !list.is_empty());
-    let mut interfaces = devices.interfaces.iter().flatten();
+    let is_device = devices.interfaces.iter().flatten().any(|it| it.sriov.is_some());
+    let has_others = is_used(&devices.host_devices) || is_used(&devices.gpus);
     let mut volumes = spec.volumes.iter().flatten();
     let security = launch_security.as_ref();
     let found = [
         (Feature::Graphics, devices.autoattach_graphics_device != Some(false)),
         (Feature::Arm64, spec.architecture.as_deref() == Some("arm64")),
-        (
-            Feature::Vfio,
-            is_used(&devices.host_devices)
-                || is_used(&devices.gpus)
-                || interfaces.any(|it| it.sriov.is_some()),
-        ),
+        (Feature::Vfio, has_others || is_device),
+        (Feature::VfioOfInterfaces, is_device && !has_others),
         (Feature::DownwardMetrics, volumes.any(|volume| volume.downward_metrics.is_some())),
         (Feature::EncryptedMemory, security.is_some_and(|it| it.sev.is_some() || it.snp.is_some())),
         (Feature::Tpm, devices.tpm.as_ref().is_some_and(|tpm| tpm.enabled != Some(false))),
