@@ -163,7 +163,7 @@ fn what_lies_beside_an_interface_is_growth_when_it_is_plugged_in_and_no_growth_a
     for (before, after, expected) in [
         (("537Mi", json!({})), ("1561Mi", &device), vec!["memory=1Gi", vf]),
         // A device of another kind says nothing, and neither do those of every launcher.
-        (("537Mi", bridge.clone()), ("1561Mi", &both), vec!["memory=1Gi", vf]),
+        (("537Mi", bridge), ("1561Mi", &both), vec!["memory=1Gi", vf]),
         (("537Mi", json!({ "devices.kubevirt.io/tun": "1" })), ("1561Mi", &json!({})), vec!["memory=1Gi"]),
         // Plugged in already: a new KubeVirt may take more.
         (("1561Mi", device.clone()), ("1577Mi", &device), vec![]),

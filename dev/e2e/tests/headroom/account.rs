@@ -51,7 +51,7 @@ async fn complete(tenant: &Tenant<'_>, name: &str) {
 }
 
 /// The growth of the machine is refused and told, and nothing was raised for it.
-async fn growth_is_refused(tenant: &Tenant<'_>, migration: &Migration) {
+pub async fn growth_is_refused(tenant: &Tenant<'_>, migration: &Migration) {
     migration.until_rejected().await.unwrap();
     let told = until_told(tenant, MIGRATION, "NoHeadroom").await;
     let said = told.message.unwrap();

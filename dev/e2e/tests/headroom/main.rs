@@ -10,6 +10,7 @@ mod balancer;
 mod context;
 mod forbidden;
 mod forged_status;
+mod interface;
 mod mtq_examples;
 mod mtq_leftovers;
 mod not_enough;

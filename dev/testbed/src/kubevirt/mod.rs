@@ -44,7 +44,7 @@ impl<'a> KubeVirt<'a> {
         Self { bed, client }
     }
 
-    /// Adds nodes that run VMs (32 CPUs, 128 GiB each); returns their names.
+    /// Adds nodes that run VMs (32 CPUs, 128 GiB each, and network devices `example.com/vf`); returns their names.
     ///
     /// # Errors
     /// As [`Bed::add_nodes`].
@@ -56,6 +56,7 @@ impl<'a> KubeVirt<'a> {
             ("devices.kubevirt.io/kvm", "1000"),
             ("devices.kubevirt.io/tun", "1000"),
             ("devices.kubevirt.io/vhost-net", "1000"),
+            ("example.com/vf", "1000"),
         ];
         let labels = [("kubevirt.io/schedulable", "true"), ("machine-type.node.kubevirt.io/q35", "true")];
         self.bed.add_labelled_nodes(count, &capacity, &labels).await
