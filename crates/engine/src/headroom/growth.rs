@@ -157,8 +157,8 @@ struct Next {
 /// By resource, what `target` takes more than its source for another reason than KubeVirt's overhead: always more than 0.
 ///
 /// The guest's container may take more memory by the overhead at most, where the source has such a request or limit at all,
-/// and limits that KubeVirt sets by itself; what was plugged in is growth, and what lies beside an interface that was. A container that the source has not, and a
-/// resource that it has not, are growth as a whole.
+/// and limits that KubeVirt sets by itself; what was plugged in is growth, and what lies beside an interface that was.
+/// A container that the source has not, and a resource that it has not, are growth as a whole.
 #[must_use]
 pub fn growth(target: &PodInput<'_>, source: &Source, allowed: Allowance, rules: ChargeRules) -> Charge {
     let target = fresh(target);
