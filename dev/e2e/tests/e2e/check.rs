@@ -4,10 +4,16 @@
 mod faults;
 mod scene;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
 use sluice_testbed::{Bed, BedOptions, wait};
 
+use crate::context::idle_bed;
+use crate::why::said;
 use scene::Scene;
 
 /// A condition is told anew within half a minute, and a lease that nobody renews is found after as long.
@@ -51,4 +57,71 @@ async fn each_fault_is_found_alone_with_a_remedy_and_a_page() {
         scene.undo(undo).await;
         good(&scene, fault.what).await;
     }
+}
+
+/// The controller of application-aware-quota, which gates the same pods.
+const OTHER: &str = "aaq-controller";
+
+/// The command on a cluster without an installation: each check, and its state.
+async fn before(bed: &Bed, arguments: &[&str], code: i32) -> Vec<(String, String)> {
+    let (text, _) = said(bed, code, &[&["check", "--pre", "-o", "json"], arguments].concat()).await;
+    let value: Value = serde_json::from_str(&text).unwrap();
+    let word = |item: &Value, field: &str| item[field].as_str().unwrap_or_default().to_owned();
+    for item in value["items"].as_array().unwrap().iter().filter(|item| item["state"] == "failed") {
+        assert!(word(item, "found").contains(OTHER), "{item:#}");
+        assert!(!word(item, "hint").is_empty() && !word(item, "page").is_empty(), "{item:#}");
+    }
+    value["items"].as_array().unwrap().iter().map(|it| (word(it, "name"), word(it, "state"))).collect()
+}
+
+async fn deploy_other(bed: &Bed) -> Api<Deployment> {
+    let labels = json!({ "app": OTHER });
+    let container = json!({ "name": "main", "image": "none" });
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": OTHER, "namespace": "aaq" },
+        "spec": {
+            "replicas": 0, "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": { "containers": [container] } },
+        },
+    });
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "aaq" } });
+    bed.apply_objects([namespace]).await.unwrap();
+    bed.apply_objects([deployment]).await.unwrap();
+    Api::namespaced(bed.admin().unwrap(), "aaq")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_pre_says_whether_a_cluster_can_have_an_installation() {
+    let bed = idle_bed().await;
+    let good = before(&bed, &[], 0).await;
+    assert!(!good.is_empty() && good.iter().all(|(_, state)| state == "good"), "{good:?}");
+    // The same cluster has no installation.
+    said(&bed, 3, &["check"]).await;
+    let deployments = deploy_other(&bed).await;
+    let found = before(&bed, &[], 3).await;
+    assert_eq!(found.iter().filter(|(_, state)| state == "failed").count(), 1, "{found:?}");
+    deployments.delete(OTHER, &DeleteParams::default()).await.unwrap();
+    let gone = || async { deployments.get_opt(OTHER).await.ok()?.is_none().then_some(()) };
+    wait::eventually(FOUND, gone, "the Deployment to be gone").await.unwrap();
+    assert_eq!(before(&bed, &[], 0).await, good);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_wait_ends_when_nothing_fails_and_after_its_time() {
+    let bed = idle_bed().await;
+    let deployments = deploy_other(&bed).await;
+    let begun = Instant::now();
+    let found = before(&bed, &["--wait", "3s"], 3).await;
+    assert!(begun.elapsed() >= Duration::from_secs(3), "{found:?} after {:?}", begun.elapsed());
+    let begun = Instant::now();
+    let undone = async {
+        // It finds the fault as this does, which began later and looks once.
+        before(&bed, &[], 3).await;
+        deployments.delete(OTHER, &DeleteParams::default()).await.unwrap();
+    };
+    let (found, ()) = tokio::join!(before(&bed, &["--wait", "50s"], 0), undone);
+    assert!(found.iter().all(|(_, state)| state == "good"), "{found:?}");
+    assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
+    // What is good already is not waited for.
+    before(&bed, &["--wait", "50s"], 0).await;
 }
