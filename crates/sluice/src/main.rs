@@ -189,18 +189,56 @@ fn parse() -> Cli {
         "kubectl-sluice" => Cli::command().bin_name("kubectl sluice"),
         _ => Cli::command(),
     };
-    Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    let read = command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    read.unwrap_or_else(|error| match error.exit_code() {
+        code if code != 0 && asks_for_server() => {
+            logging::init_for_error();
+            logging::fatal(error.to_string().trim_end());
+            std::process::exit(code)
+        }
+        _ => error.exit(),
+    })
 }
 
+/// Whether a server is asked for, also where the rest of the arguments cannot be read.
+fn asks_for_server() -> bool {
+    let all = Cli::command();
+    let mut words = std::env::args().skip(1);
+    let command = words.find(|word| all.find_subcommand(word).is_some());
+    command.is_some_and(|command| matches!(&*command, "controller" | "webhook" | "operator"))
+}
+
+/// What ends a server is told in the format of its logs, so that who collects them can read it.
 fn main() -> anyhow::Result<ExitCode> {
     cli::completion::answer::<Cli>();
     let asked = parse();
-    asked.logging.init(asked.command.is_server())?;
+    let is_server = asked.command.is_server();
+    if let Err(error) = asked.logging.init(is_server) {
+        if !is_server {
+            return Err(error);
+        }
+        logging::init_for_error();
+        logging::fatal(&format!("{error:#}"));
+        return Ok(ExitCode::FAILURE);
+    }
+    if is_server {
+        logging::log_panics();
+    }
     sluice_runtime::panics::end_process_on_panic();
+    match run(asked.command) {
+        Err(error) if is_server => {
+            logging::fatal(&format!("{error:#}"));
+            Ok(ExitCode::FAILURE)
+        }
+        ended => ended,
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
     sluice_runtime::client::install_crypto_provider();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        match asked.command {
+        match command {
             Command::Controller(args) => controller::run(*args).await?,
             Command::Webhook(args) => webhook::run(*args).await?,
             Command::Operator(args) => operator::run(*args).await?,
