@@ -50,8 +50,9 @@ soak: ## what `make test` leaves out: 10,000 cases of each simulation, crashes a
 	@echo "soak 3/10: re-appliers for ten minutes, ten quiet ones, 1,000 pods that a command lets go, upgrades of Sluice and of Kubernetes, removal under load ($$(date +%T))"
 	@SLUICE_REAPPLY_SECONDS=600 SLUICE_QUIET_SECONDS=600 SLUICE_PAUSED_PODS=1000 SLUICE_REMOVED_PODS=3000 $(XTASK) test --workspace --test e2e -- reapply:: nothing_is_written_in_quiet_minutes with_every_process_gone_the_command killed_again_and_again --nocapture
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- installation:: --nocapture
-	@echo "soak 4/10: floods, delays, scenarios from the field ($$(date +%T))"
+	@echo "soak 4/10: floods, delays, scenarios from the field, 100 drains that a command foretells ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- tenants::
+	@SLUICE_DRAINS=100 $(XTASK) test --workspace --test machines -- drain_check_agrees --nocapture
 	@echo "soak 5/10: the webhook alone gates ($$(date +%T))"
 	@SLUICE_GATING=webhook $(XTASK) test --workspace --test e2e -- $(SKIPPED)
 	@echo "soak 6/10: Kubernetes 1.34 ($$(date +%T))"

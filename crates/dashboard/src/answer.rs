@@ -152,6 +152,8 @@ pub struct DrainRow {
     pub namespace: String,
     /// Its name.
     pub vm: String,
+    /// What ResourceQuotas have for its next pod, Sluice's quotas, and head-room.
+    pub room: [String; 3],
     /// In a word.
     pub result: &'static str,
     /// It can leave the node.

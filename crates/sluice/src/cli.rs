@@ -12,6 +12,7 @@ pub mod why;
 
 mod cluster;
 mod evaluated;
+mod headroom;
 mod lists;
 pub mod nearest;
 pub mod printed;

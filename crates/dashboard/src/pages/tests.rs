@@ -144,7 +144,8 @@ fn all_pages(text: &str) -> Vec<String> {
     let model = model(text);
     let view = View { model: &model, answer: None, drain: None, now: NOW };
     let name = || text.to_owned();
-    let row = DrainRow { namespace: name(), vm: name(), result: "STUCK", is_good: false, message: name() };
+    let (namespace, vm, room, message) = (name(), name(), [name(), name(), name()], name());
+    let row = DrainRow { namespace, vm, room, result: "STUCK", is_good: false, message };
     let drain = Ok(Drain { rows: vec![row], missing: vec![name()] });
     let failed = Err(name());
     let (quota, why, lost) =

@@ -144,6 +144,7 @@ impl Cluster for Answers {
                 is_good: row.is_good(),
                 namespace: row.namespace,
                 vm: row.vm,
+                room: [row.native.to_owned(), row.sluice.to_owned(), row.headroom],
                 result: row.result,
                 message: row.message,
             });

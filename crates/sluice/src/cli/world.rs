@@ -18,8 +18,8 @@ use sluice_engine::vm::Calculator;
 use sluice_engine::{ChargeRules, NamespacePattern};
 use sluice_gate::{Gate, GateConfig, GateMetrics, GateWatches, Moment, State};
 use sluice_index::{
-    AacrqWire, AaqWire, AcrqWire, ArqWire, ClusterQuotaChargeWire, EvaluatorWire, KubeVirtWire,
-    NamespaceWire, PodWire, PodWithText, VmiWire, VmimWire,
+    AacrqWire, AaqWire, Aaqs, AcrqWire, ArqWire, ClusterQuotaChargeWire, EvaluatorWire, KubeVirtWire,
+    NamespaceWire, PodWire, PodWithText, VmiWire, VmimWire, Watched as _,
 };
 use sluice_manifests::default_exempt_namespaces;
 use sluice_runtime::client::ServerVersion;
@@ -28,6 +28,7 @@ use sluice_runtime::watch::WatchHealth;
 
 use super::cluster::Connection;
 use super::evaluated::Evaluated;
+use super::headroom;
 use super::lists::{ListError, Lists, Where, feed};
 
 /// What is told of a pod only after a while is told at once (milliseconds).
@@ -43,6 +44,10 @@ pub struct World {
     pub kubevirts: Vec<KubeVirtWire>,
     /// Names of cluster quotas.
     pub cluster_quotas: Vec<String>,
+    /// Quotas count VMs in place of their pods.
+    pub counts_machines: bool,
+    /// What the AAQ says of head-room: in force, or why nothing is raised. `None`: nothing, or it may not be read.
+    pub headroom: Option<Result<(), String>>,
     /// Rights that were missing.
     pub missing: Vec<String>,
     /// What could not be known and was taken to be so.
@@ -164,7 +169,15 @@ impl World {
         let moment = Moment { mono_ms: fed_ms.saturating_add(TOLD_MS), unix_ms: now.saturating_mul(1_000) };
         gate.state().lock().decide_in_memory(moment);
         let name = |quota: &AcrqWire| quota.metadata.name.clone();
+        let mut aaqs = Aaqs::default();
+        for aaq in read.aaqs.iter().flatten() {
+            aaqs.upsert(aaq);
+        }
+        let aaq = aaqs.holding();
+        let stated = aaq.and_then(|aaq| aaq.stated.as_ref()?.status.conditions.as_deref());
         Ok(Self {
+            counts_machines: aaq.map(|aaq| aaq.calculator).unwrap_or_default().counts_machines(),
+            headroom: stated.and_then(headroom::told_by_aaq),
             gate,
             cluster_quotas: read.cluster_quotas.iter().filter_map(name).collect(),
             pods: read.pods,

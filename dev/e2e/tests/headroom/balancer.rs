@@ -4,9 +4,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_api::{HeadroomPolicy, names};
 use sluice_e2e::audit::{AuditTrail, until_refused};
+use sluice_e2e::build;
 use sluice_e2e::tenant::{SOON, Tenant};
 use sluice_engine::headroom::MARK;
 use sluice_testbed::wait;
@@ -44,6 +45,33 @@ async fn denied_probes(tenant: &Tenant<'_>) -> usize {
     denied.count()
 }
 
+/// `why` says that nothing is raised and what to do, and `drain-check` that the machine stays.
+async fn assert_commands_tell(alone: &Alone, tenant: &Tenant<'_>, migration: &str) {
+    let said = async |arguments: &[&str]| {
+        renew(alone).await;
+        let mut command = tokio::process::Command::new(build::sluice().unwrap());
+        command.args(arguments).arg("--kubeconfig").arg(alone.bed.admin_kubeconfig()).kill_on_drop(true);
+        let done = tokio::time::timeout(SOON, command.output()).await.unwrap().unwrap();
+        assert_eq!(done.status.code(), Some(3), "{arguments:?}: {done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let why = ["why", "migration", migration, "-n", tenant.name()];
+    let text = said(&why).await;
+    let begin = format!(
+        "{migration}: gets no head-room, VM web keeps running: Sluice raises no quota in this cluster: 2 API servers"
+    );
+    assert!(text.starts_with(&begin), "{text}");
+    assert!(text.contains("name each with --api-server, or set --balancer-proofs"), "{text}");
+    let value: Value = serde_json::from_str(&said(&[&why[..], &["-o", "json"]].concat()).await).unwrap();
+    assert_eq!(value["headroom"]["reason"], "HeadroomNotProven", "{value:#}");
+    let node = tenant.kubevirt.get(tenant.name(), "web").node().await.unwrap();
+    let value: Value = serde_json::from_str(&said(&["drain-check", &node, "-o", "json"]).await).unwrap();
+    let rows = value["items"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["namespace"] == tenant.name()).unwrap();
+    let told = ["native", "headroom", "result", "reason"].map(|field| row[field].as_str().unwrap());
+    assert_eq!(told, ["full", "not proven", "STUCK", "HeadroomNotProven"], "{row:#}");
+}
+
 /// The Leases of API servers count for the whole cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_more_api_servers_than_addresses_nothing_is_raised_unless_balancers_are_trusted() {
@@ -75,6 +103,7 @@ async fn with_more_api_servers_than_addresses_nothing_is_raised_unless_balancers
     assert!(told.message.unwrap().contains("can be addressed"));
     assert_eq!(AuditTrail::of(&tenant).await.status_writes().count(), 0, "no nudges");
     assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 0);
+    assert_commands_tell(&alone, &tenant, blocked.name()).await;
     blocked.abort().await.unwrap();
     drop(webhook);
 

@@ -13,6 +13,7 @@ mod calculators;
 mod cluster_vms;
 mod context;
 mod drain;
+mod drain_check;
 mod harvester;
 mod held;
 mod hotplug;

@@ -1,0 +1,110 @@
+//! What a drain is judged by, read with the rights of the user.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use serde_json::Value;
+use sluice_engine::headroom::NativeQuota;
+use sluice_engine::{Amount, Resource};
+use sluice_gate::State;
+use sluice_index::QuotaScope;
+use sluice_runtime::client::with_deadline;
+
+use super::plan::Own;
+use super::predicted::{Machine, Observed};
+use crate::cli::cluster::Connection;
+use crate::cli::headroom::{learn, learn_sharers, unproven};
+use crate::cli::lists::Lists;
+use crate::cli::world::World;
+
+/// The VMs of a node and what their quotas depend on, and the rights that were missing.
+pub(super) async fn observe(connection: &Connection, node: &str) -> anyhow::Result<(Observed, Vec<String>)> {
+    let machines = on_node(connection, node).await?;
+    let namespaces: BTreeSet<&str> = machines.iter().map(|machine| &*machine.namespace).collect();
+    let (mut lists, mut missing) = (Lists::new(connection), BTreeSet::new());
+    let mut observed = Observed { now: connection.now(), ..Observed::default() };
+    let mut told = None;
+    for namespace in &namespaces {
+        let world = World::of_namespace(connection, namespace).await?;
+        observed.quotas.extend(learn(&mut observed.cluster, &mut lists, &world, namespace).await?);
+        missing.extend(world.missing.iter().cloned());
+        let own = world.look(|state| own(state, namespace));
+        if let Some(own) = own {
+            if world.counts_machines {
+                observed.counting_machines.insert((*namespace).to_owned());
+            } else {
+                observed.own.insert((*namespace).to_owned(), own);
+            }
+        }
+        observed.pods.extend(world.pods);
+        told = world.headroom;
+    }
+    observed.quotas.extend(learn_sharers(&mut observed.cluster, &mut lists, &namespaces).await?);
+    for namespace in &namespaces {
+        if let Some(why) = unproven(&observed.cluster, told.as_ref(), namespace) {
+            observed.unproven.insert((*namespace).to_owned(), why);
+        }
+    }
+    missing.extend(lists.missing());
+    observed.machines = machines;
+    Ok((observed, missing.into_iter().collect()))
+}
+
+/// Sluice's quotas about a namespace, with what is taken of them; `None`: it is not targeted.
+fn own(state: &State, namespace: &str) -> Option<Vec<Own>> {
+    let (_, namespaces, quotas) = state.index();
+    let id = namespaces.id(namespace)?;
+    namespaces.is_targeted(id).filter(|targeted| *targeted)?;
+    let about = namespaces.get(id)?.quotas().iter();
+    let own = about.filter_map(|id| {
+        let (record, ledger) = (quotas.get(*id)?, state.queue().ledger(*id)?);
+        let compiled = record.compiled.as_ref().ok()?;
+        let name = match record.scope {
+            QuotaScope::Namespace(_) => Arc::clone(&record.name),
+            QuotaScope::Cluster(_) => format!("cluster {}", record.name).into(),
+        };
+        let mut quota = NativeQuota::new(name, record.uid.clone());
+        quota.scopes = compiled.scopes.clone();
+        for entry in &compiled.entries {
+            let line = ledger.line(&Resource::from_quota_key(&entry.key));
+            let used = line.map_or(Amount::ZERO, |line| line.used());
+            quota.spec_hard.insert(Arc::clone(&entry.key), entry.hard);
+            quota.status_hard.insert(Arc::clone(&entry.key), entry.hard);
+            quota.used.insert(Arc::clone(&entry.key), used.quantity(entry.hard.format()));
+        }
+        Some(Arc::new(quota))
+    });
+    Some(own.collect())
+}
+
+/// The VMs that run on a node.
+async fn on_node(connection: &Connection, node: &str) -> anyhow::Result<Vec<Machine>> {
+    let resource =
+        ApiResource::from_gvk(&GroupVersionKind::gvk("kubevirt.io", "v1", "VirtualMachineInstance"));
+    let api: Api<DynamicObject> = Api::all_with(connection.client.clone(), &resource);
+    let (mut found, mut params) = (Vec::new(), ListParams::default().limit(500));
+    loop {
+        let list = with_deadline(connection.deadline, api.list(&params)).await?;
+        let is_here =
+            |vmi: &&DynamicObject| vmi.data.pointer("/status/nodeName").and_then(Value::as_str) == Some(node);
+        found.extend(list.items.iter().filter(is_here).map(|vmi| {
+            let conditions = vmi.data.pointer("/status/conditions").and_then(Value::as_array);
+            let cannot = conditions.into_iter().flatten().any(|condition| {
+                condition.get("type").is_some_and(|kind| kind == "LiveMigratable")
+                    && condition.get("status").is_some_and(|status| status == "False")
+            });
+            let metadata = &vmi.metadata;
+            Machine {
+                namespace: metadata.namespace.clone().unwrap_or_default(),
+                name: metadata.name.clone().unwrap_or_default(),
+                can_migrate: !cannot,
+            }
+        }));
+        params.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+        if params.continue_token.is_none() {
+            return Ok(found);
+        }
+    }
+}
