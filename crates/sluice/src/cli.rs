@@ -16,4 +16,5 @@ mod headroom;
 mod lists;
 pub mod nearest;
 pub mod printed;
+mod proven;
 mod world;

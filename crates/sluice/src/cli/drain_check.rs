@@ -3,22 +3,27 @@
 mod observe;
 mod plan;
 mod predicted;
+mod row;
 mod say;
 #[cfg(test)]
 mod tests;
 
 use std::process::ExitCode;
 
-use super::cluster::{ClusterArgs, Connection};
-use super::printed::{Exit, OutputArgs};
-use plan::{IN_TURN, NOT_KNOWN, NOW};
+use clap_complete::engine::ArgValueCompleter;
 
-pub(in crate::cli) use plan::Row;
+use super::cluster::{ClusterArgs, Connection};
+use super::completion::NamesOf;
+use super::printed::{Exit, OutputArgs};
+use row::{IN_TURN, NOT_KNOWN, NOW};
+
+pub(in crate::cli) use row::Row;
 
 /// Flags of `sluice drain-check`.
 #[derive(Debug, clap::Args)]
 pub struct DrainCheckArgs {
     /// The node
+    #[arg(add = ArgValueCompleter::new(NamesOf::Nodes))]
     node: String,
     #[command(flatten)]
     cluster: ClusterArgs,

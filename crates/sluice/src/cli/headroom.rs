@@ -14,13 +14,11 @@ use sluice_index::{
 };
 
 use super::lists::{ListError, Lists, Where};
+use super::proven::{NOT_PROVEN, without_preface};
 use super::world::World;
 
 /// A word for programs, and a sentence.
 pub type Told = (&'static str, String);
-
-/// The reason of conditions that say that nothing is raised.
-const NOT_PROVEN: &str = "NotProven";
 
 /// When a pod of a migration is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,8 +145,8 @@ impl Verdict {
     }
 }
 
-/// Why Sluice raises no quota, as the condition of the AAQ says, or what grants head-room: a tenant may read no more than the
-/// latter. `None`: none of them says so.
+/// Why Sluice raises no quota, as the condition of the AAQ says, or what grants head-room: a tenant may read no more than
+/// the latter. `None`: none of them says so.
 pub fn unproven(cluster: &Cluster, aaq: Option<&Result<(), String>>, namespace: &str) -> Option<String> {
     if let Some(Err(why)) = aaq {
         return Some(why.clone());
@@ -159,18 +157,6 @@ pub fn unproven(cluster: &Cluster, aaq: Option<&Result<(), String>>, namespace: 
     let policies = policies.flat_map(|stated| &stated.status.conditions);
     let mut told = own.chain(policies).filter(|it| it.status == "False" && it.reason == NOT_PROVEN);
     told.next().map(|it| without_preface(&it.message))
-}
-
-/// What the AAQ's condition says.
-pub fn told_by_aaq(conditions: &[sluice_api::AaqCondition]) -> Option<Result<(), String>> {
-    let told = conditions.iter().find(|it| it.type_ == sluice_api::names::HEADROOM)?;
-    let is_unproven = told.status == "False" && told.reason.as_deref() == Some(NOT_PROVEN);
-    Some(if is_unproven { Err(without_preface(told.message.as_deref().unwrap_or_default())) } else { Ok(()) })
-}
-
-/// `no quota is raised: why` without what is said of it anyway.
-fn without_preface(message: &str) -> String {
-    message.split_once(": ").map_or(message, |(_, why)| why).to_owned()
 }
 
 /// What head-room decides from in a namespace, as far as it may be read.

@@ -28,8 +28,8 @@ use sluice_runtime::watch::WatchHealth;
 
 use super::cluster::Connection;
 use super::evaluated::Evaluated;
-use super::headroom;
 use super::lists::{ListError, Lists, Where, feed};
+use super::proven::told_by_aaq;
 
 /// What is told of a pod only after a while is told at once (milliseconds).
 const TOLD_MS: u64 = 3_000;
@@ -177,7 +177,7 @@ impl World {
         let stated = aaq.and_then(|aaq| aaq.stated.as_ref()?.status.conditions.as_deref());
         Ok(Self {
             counts_machines: aaq.map(|aaq| aaq.calculator).unwrap_or_default().counts_machines(),
-            headroom: stated.and_then(headroom::told_by_aaq),
+            headroom: stated.and_then(told_by_aaq),
             gate,
             cluster_quotas: read.cluster_quotas.iter().filter_map(name).collect(),
             pods: read.pods,

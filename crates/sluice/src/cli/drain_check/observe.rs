@@ -12,8 +12,7 @@ use sluice_gate::State;
 use sluice_index::QuotaScope;
 use sluice_runtime::client::with_deadline;
 
-use super::plan::Own;
-use super::predicted::{Machine, Observed};
+use super::predicted::{Machine, Observed, Own};
 use crate::cli::cluster::Connection;
 use crate::cli::headroom::{learn, learn_sharers, unproven};
 use crate::cli::lists::Lists;

@@ -4,44 +4,13 @@
 //! those of all others of the node, *stuck* of one whose next pod has none after all that ends by itself has ended, and *in
 //! turn* of the rest: whatever the order, no VM that goes now is refused, and none that is stuck goes.
 
-use std::sync::Arc;
-
-use sluice_engine::headroom::{Budget, NativeQuota, Plan, plan as plan_quotas, sentence};
+use sluice_engine::headroom::{Budget, Plan, plan as plan_quotas, sentence};
 use sluice_engine::quantity::NANOS_PER_UNIT;
-use sluice_engine::{Amount, Format, Quantity, Resource};
+use sluice_engine::{Amount, Format, Quantity};
 
 use super::predicted::{Others, Predicted};
+use super::row::{IN_TURN, NOW, Row, STUCK};
 use crate::cli::headroom::{Goes, Verdict};
-
-/// What comes of a VM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Row {
-    pub namespace: String,
-    pub vm: String,
-    /// What the ResourceQuotas have for its next pod without head-room.
-    pub native: &'static str,
-    /// The same of Sluice's own quotas.
-    pub sluice: &'static str,
-    /// What head-room adds.
-    pub headroom: String,
-    pub result: &'static str,
-    /// A word for programs.
-    pub reason: &'static str,
-    pub message: String,
-}
-
-impl Row {
-    /// Whether it can leave the node.
-    pub fn is_good(&self) -> bool {
-        matches!(self.result, NOW | IN_TURN)
-    }
-}
-
-pub(super) const NOW: &str = "now";
-pub(super) const IN_TURN: &str = "in turn";
-pub(super) const STUCK: &str = "STUCK";
-pub(super) const NOT_KNOWN: &str = "not known";
-pub(super) const NOT_MIGRATABLE: &str = "not migratable";
 
 /// Of a node with more VMs it is not said for how many others one waits, which is the square of their number to find out.
 const MOST_COUNTED: usize = 50;
@@ -205,18 +174,3 @@ fn short(key: &str, amount: Quantity) -> String {
         _ => amount.to_string(),
     }
 }
-
-/// More is used of these quotas by a pod.
-pub(super) fn take(quota: &mut NativeQuota, resources: &[(Resource, Amount)], is_more: bool) {
-    for (key, used) in &mut quota.used {
-        let resource = Resource::from_quota_key(key);
-        for (_, amount) in resources.iter().filter(|(taken, _)| *taken == resource) {
-            let now = Amount::from(*used);
-            let now = if is_more { now.saturating_add(*amount) } else { now.saturating_sub(*amount) };
-            *used = now.max(Amount::ZERO).quantity(used.format());
-        }
-    }
-}
-
-/// A quota of Sluice's, for those of a namespace or of the cluster.
-pub(super) type Own = Arc<NativeQuota>;

@@ -4,6 +4,7 @@
 //! charge into the quotas: what is left of pools, and what explains the usage above a quota, is then found by the same code.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::json;
 use sluice_engine::headroom::{NativeQuota, Need};
@@ -13,8 +14,11 @@ use sluice_index::{
     Watched as _,
 };
 
-use super::plan::{NOT_KNOWN, NOT_MIGRATABLE, NOW, Own, Row, take};
+use super::row::{NOT_KNOWN, NOT_MIGRATABLE, NOW, Row};
 use crate::cli::headroom::Verdict;
+
+/// A quota of Sluice's, for those of a namespace or of the cluster.
+pub(super) type Own = Arc<NativeQuota>;
 
 /// A VM of the node.
 #[derive(Clone, Debug)]
@@ -232,6 +236,18 @@ impl Predicted {
             }
         }
         changed
+    }
+}
+
+/// More is used of these quotas by a pod.
+fn take(quota: &mut NativeQuota, resources: &[(Resource, Amount)], is_more: bool) {
+    for (key, used) in &mut quota.used {
+        let resource = Resource::from_quota_key(key);
+        for (_, amount) in resources.iter().filter(|(taken, _)| *taken == resource) {
+            let now = Amount::from(*used);
+            let now = if is_more { now.saturating_add(*amount) } else { now.saturating_sub(*amount) };
+            *used = now.max(Amount::ZERO).quantity(used.format());
+        }
     }
 }
 

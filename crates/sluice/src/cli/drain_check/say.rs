@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::plan::{IN_TURN, NOT_KNOWN, NOT_MIGRATABLE, NOW, Row, STUCK};
+use super::row::{IN_TURN, NOT_KNOWN, NOT_MIGRATABLE, NOW, Row, STUCK};
 use crate::cli::printed::{Format, print, print_value, table};
 
 /// Prints the rows.

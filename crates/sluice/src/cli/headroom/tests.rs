@@ -5,6 +5,7 @@ use sluice_engine::Uid;
 use sluice_engine::headroom::Raise;
 
 use super::*;
+use crate::cli::proven::told_by_aaq;
 
 const WHY: &str = "3 API servers have a current Lease in kube-system, but only 1 can be addressed: name each with \
                    --api-server, or set --balancer-proofs";
