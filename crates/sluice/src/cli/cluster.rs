@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap_complete::engine::ArgValueCompleter;
 use jiff::SignedDuration;
 use kube::Client;
@@ -60,16 +61,6 @@ fn duration(text: &str) -> Result<Duration, String> {
     read.filter(|lasts| !lasts.is_zero()).ok_or_else(|| "write one like 30s or 2m".to_owned())
 }
 
-/// What a command line that is being written says of the cluster.
-#[derive(Debug)]
-pub struct Wanted {
-    pub kubeconfig: Option<PathBuf>,
-    pub context: Option<String>,
-    pub namespace: Option<String>,
-    pub impersonate: Option<String>,
-    pub request_timeout: Duration,
-}
-
 /// A connection, and what goes with it.
 #[derive(Clone)]
 pub struct Connection {
@@ -81,37 +72,34 @@ pub struct Connection {
 }
 
 impl ClusterArgs {
-    /// All else is not said.
-    pub fn wanted(wanted: Wanted) -> Self {
-        let Wanted { kubeconfig, context, namespace, impersonate, request_timeout } = wanted;
-        Self {
-            kubeconfig,
-            context,
-            cluster: None,
-            user: None,
-            server: None,
-            tls_server_name: None,
-            token: None,
-            namespace,
-            impersonate,
-            groups: Vec::new(),
-            uid: None,
-            request_timeout,
+    /// The context, for people; empty where none says which cluster it is.
+    pub fn context_name(&self) -> String {
+        let context = self.context.clone().or_else(|| self.file().ok()?.current_context);
+        context.unwrap_or_default()
+    }
+
+    fn file(&self) -> Result<Kubeconfig, kube::config::KubeconfigError> {
+        match &self.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
         }
     }
 
-    /// The context, for people; empty where none says which cluster it is.
-    pub fn context_name(&self) -> String {
-        let read = || match &self.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path).ok(),
-            None => Kubeconfig::read().ok(),
-        };
-        let context = self.context.clone().or_else(|| read()?.current_context);
-        context.unwrap_or_default()
+    /// A user that the kubeconfig does not have would be nobody.
+    fn check_user(&self) -> anyhow::Result<()> {
+        let Some(user) = &self.user else { return Ok(()) };
+        let file = self.file().context("could not read the kubeconfig for --user")?;
+        let is_there = file.auth_infos.iter().any(|known| known.name == *user);
+        anyhow::ensure!(
+            is_there,
+            "--user {user:?} is not in the kubeconfig: kubectl config get-users lists those that are"
+        );
+        Ok(())
     }
 
     /// Connects; nothing is asked yet.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
+        self.check_user()?;
         let clock = Arc::new(ServerClock::default());
         let options = ClientOptions {
             kubeconfig: self.kubeconfig.clone(),

@@ -17,7 +17,7 @@ pub enum ListCommand {
     /// The pods that wait behind the gate, the oldest first
     ///
     /// Exit code: 0: none waits; 1: an error; 2: wrong arguments; 3: pods wait; 4: pods may not be listed.
-    Held(HeldArgs),
+    Held(Box<HeldArgs>),
 }
 
 /// Flags of `sluice list held`.

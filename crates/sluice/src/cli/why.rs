@@ -1,6 +1,7 @@
 //! `sluice why`: why a pod, a VM, a migration or a quota waits.
 
 pub(in crate::cli) mod answer;
+pub(in crate::cli) mod kind;
 mod live;
 pub(in crate::cli) mod migration;
 mod say;
@@ -22,6 +23,7 @@ use super::printed::OutputArgs;
 use super::world::{World, names_of, pods_of_machines};
 use crate::explain::machine_summary;
 use answer::Answer;
+pub(in crate::cli) use kind::Kind;
 
 /// Flags of `sluice why`.
 #[derive(Debug, clap::Args)]
@@ -38,48 +40,6 @@ pub struct WhyArgs {
     cluster: ClusterArgs,
     #[command(flatten)]
     output: OutputArgs,
-}
-
-/// What is asked about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Kind {
-    Pod,
-    Vm,
-    Vmi,
-    Migration,
-    Quota,
-    ClusterQuota,
-    Workload(&'static str, &'static str, &'static str),
-}
-
-impl Kind {
-    pub(in crate::cli) fn read(text: &str) -> Option<Self> {
-        Some(match text.to_ascii_lowercase().split('.').next().unwrap_or_default() {
-            "pod" | "pods" | "po" => Self::Pod,
-            "vm" | "vms" | "virtualmachine" | "virtualmachines" => Self::Vm,
-            "vmi" | "vmis" | "virtualmachineinstance" | "virtualmachineinstances" => Self::Vmi,
-            "migration"
-            | "migrations"
-            | "vmim"
-            | "vmims"
-            | "virtualmachineinstancemigration"
-            | "virtualmachineinstancemigrations" => Self::Migration,
-            "quota" | "arq" | "arqs" | "applicationawareresourcequota" | "applicationawareresourcequotas" => {
-                Self::Quota
-            }
-            "clusterquota"
-            | "acrq"
-            | "acrqs"
-            | "applicationawareclusterresourcequota"
-            | "applicationawareclusterresourcequotas" => Self::ClusterQuota,
-            "deployment" | "deployments" | "deploy" => Self::Workload("apps", "v1", "Deployment"),
-            "statefulset" | "statefulsets" | "sts" => Self::Workload("apps", "v1", "StatefulSet"),
-            "daemonset" | "daemonsets" | "ds" => Self::Workload("apps", "v1", "DaemonSet"),
-            "replicaset" | "replicasets" | "rs" => Self::Workload("apps", "v1", "ReplicaSet"),
-            "job" | "jobs" => Self::Workload("batch", "v1", "Job"),
-            _ => return None,
-        })
-    }
 }
 
 /// The arguments say nothing that can be asked about.

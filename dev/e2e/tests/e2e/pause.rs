@@ -306,7 +306,7 @@ async fn with_every_process_gone_the_command_lets_pods_go_itself() {
     // What went is counted by who comes next.
     let _controller = running.installation.controller().await.unwrap();
     // As Kubernetes writes a number.
-    let used = if count % 1000 == 0 { format!("{}k", count / 1000) } else { count.to_string() };
+    let used = if count.is_multiple_of(1000) { format!("{}k", count / 1000) } else { count.to_string() };
     team.until_used("none", "pods", &used).await;
     assert!(said(&bed, 2, &["pause", "--all", "--for", "1m"]).await.contains("add --yes"));
 }

@@ -100,7 +100,7 @@ pub(super) fn licences(packages: &[Package]) -> anyhow::Result<String> {
     for package in packages.iter().filter(|package| package.source.is_some()) {
         let expression = package.license.as_deref().unwrap_or("see below");
         list.push_str(&format!("{} {}: {expression}\n", package.name, package.version));
-        for file in licence_files(package.manifest_path.parent().unwrap_or(Path::new("")), DEPTH)? {
+        for file in licence_files(package.manifest_path.parent().unwrap_or_else(|| Path::new("")), DEPTH)? {
             let text = fs::read(&file).with_context(|| format!("could not read {}", file.display()))?;
             let of_text = texts.entry(String::from_utf8_lossy(&text).into_owned()).or_default();
             if of_text.last() != Some(&package) {

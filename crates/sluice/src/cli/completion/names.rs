@@ -9,10 +9,9 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::config::Kubeconfig;
 use kube::{Api, ResourceExt as _};
 use sluice_api::names::API_VERSION;
-use sluice_runtime::client::with_deadline;
+use sluice_runtime::client::{ClientOptions, connect, with_deadline};
 
-use crate::cli::cluster::{ClusterArgs, Wanted};
-use crate::cli::why::Kind;
+use crate::cli::why::kind::Kind;
 
 /// A person waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -129,14 +128,14 @@ fn flag(words: &[String], names: &[&str]) -> Option<String> {
     None
 }
 
-fn cluster(words: &[String]) -> ClusterArgs {
-    ClusterArgs::wanted(Wanted {
+fn options(words: &[String]) -> ClientOptions {
+    ClientOptions {
         kubeconfig: flag(words, &["--kubeconfig"]).map(Into::into),
         context: flag(words, &["--context"]),
-        namespace: flag(words, &["--namespace", "-n"]),
         impersonate: flag(words, &["--as"]),
-        request_timeout: PATIENCE,
-    })
+        user_agent: concat!("sluice-cli/", env!("CARGO_PKG_VERSION")).to_owned(),
+        ..ClientOptions::default()
+    }
 }
 
 fn contexts(words: &[String]) -> Vec<String> {
@@ -152,11 +151,13 @@ fn listed(words: &[String], (kind, is_namespaced): (GroupVersionKind, bool)) -> 
         return Vec::new();
     };
     let names = async {
-        let connection = cluster(words).connect().await.ok()?;
+        let client = connect(&options(words)).await.ok()?;
+        let home = flag(words, &["--namespace", "-n"]);
+        let home = home.unwrap_or_else(|| client.default_namespace().to_owned());
         let resource = ApiResource::from_gvk(&kind);
         let api: Api<DynamicObject> = match is_namespaced {
-            true => Api::namespaced_with(connection.client.clone(), &connection.namespace, &resource),
-            false => Api::all_with(connection.client.clone(), &resource),
+            true => Api::namespaced_with(client, &home, &resource),
+            false => Api::all_with(client, &resource),
         };
         let some = ListParams::default().limit(MOST);
         let list = with_deadline(PATIENCE, api.list_metadata(&some)).await.ok()?;

@@ -114,7 +114,10 @@ fn judge(observed: &Predicted, vm: usize) -> Judged {
     let quotas = observed.cluster().quotas_in(namespace);
     Judged {
         native: observed.verdict(namespace, need),
-        own: observed.own(vm).map(|quotas| plan_quotas(need, &quotas, &Budget::default())),
+        own: observed
+            .own(vm)
+            .filter(|quotas| !quotas.is_empty())
+            .map(|quotas| plan_quotas(need, &quotas, &Budget::default())),
         is_governed: quotas.iter().any(|quota| quota.governs(&need.facts)),
     }
 }
