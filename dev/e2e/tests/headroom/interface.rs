@@ -2,13 +2,11 @@
 //! (KubeVirt's `WithNetworkResources` and `GetMemoryOverhead`). That is the tenant's doing and has to fit the quota.
 //!
 //! KubeVirt's part is the real one: virt-controller takes the interface from the VirtualMachine to its instance, asks for
-//! the migration and renders the target. Multus and virt-handler are played, which tell it what a launcher is attached to
-//! and what a guest has.
+//! the migration and renders the target. Multus is played, which tells it what a launcher is attached to.
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
-use kube::core::GroupVersionKind;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use sluice_e2e::tenant::{Tenant, amount, shared, spec_hard, used};
 use sluice_testbed::kubevirt::{Migration, MigrationPhase, MigrationScript, Vm};
@@ -17,11 +15,6 @@ use crate::account::growth_is_refused;
 use crate::context::{MEMORY, MI, set_limit, used_memory};
 
 const DEVICE: &str = "example.com/vf";
-/// What the machine's instance has of interfaces: as it is to be, and as it is.
-const WANTED: &str = "/spec/domain/devices/interfaces";
-const THERE: &str = "/status/interfaces";
-/// What its VirtualMachine has of them.
-const TEMPLATE: &str = "/spec/template/spec/domain/devices/interfaces";
 /// Where KubeVirt says what a pod is to be attached to, and Multus what it is.
 const ASKED: &str = "k8s.v1.cni.cncf.io/networks";
 const ATTACHED: &str = "k8s.v1.cni.cncf.io/network-status";
@@ -60,39 +53,15 @@ async fn unplugged(prefix: &str) -> (Tenant<'static>, Vm) {
     (tenant, vm.start().await.unwrap())
 }
 
-/// Changes the VirtualMachine so that it has the interface, in this state.
-async fn change(vm: &Vm, state: Option<&str>) {
-    let mut interface = json!({ "name": "vf", "sriov": {} });
-    if let Some(state) = state {
-        interface["state"] = json!(state);
-    }
-    let change = json!({
-        "networks": [{ "name": "vf", "multus": { "networkName": "vf" } }],
-        "domain": { "devices": { "interfaces": [interface] } },
-    });
-    vm.change(change).await.unwrap();
-}
-
 /// Plugs the interface in; KubeVirt migrates the machine for it.
 async fn plug(vm: &Vm) -> Migration {
     let known = vm.migrations().await.unwrap();
-    change(vm, None).await;
+    let change = json!({
+        "networks": [{ "name": "vf", "multus": { "networkName": "vf" } }],
+        "domain": { "devices": { "interfaces": [{ "name": "vf", "sriov": {} }] } },
+    });
+    vm.change(change).await.unwrap();
     vm.until_migration(&known).await.unwrap()
-}
-
-/// The interface in a list of the instance, beside that of all pods.
-fn interface<'v>(vmi: &'v DynamicObject, list: &str) -> Option<&'v Value> {
-    let all = vmi.data.pointer(list).and_then(Value::as_array);
-    all.into_iter().flatten().find(|interface| interface["name"] == "vf")
-}
-
-/// Plays virt-handler: neither the guest nor its launcher has the interface any more.
-async fn detach(tenant: &Tenant<'_>, vm: &Vm) {
-    let kind = GroupVersionKind::gvk("kubevirt.io", "v1", "VirtualMachineInstance");
-    let kind = ApiResource::from_gvk_with_plural(&kind, "virtualmachineinstances");
-    let machines: Api<DynamicObject> = Api::namespaced_with(tenant.client.clone(), tenant.name(), &kind);
-    let rest = Patch::Merge(json!({ "status": { "interfaces": [{ "name": "default" }] } }));
-    machines.patch(vm.name(), &PatchParams::default(), &rest).await.unwrap();
 }
 
 /// What the guest's container of a launcher asks for.
@@ -149,40 +118,5 @@ async fn an_interface_that_is_plugged_in_has_to_fit() {
     let launcher = arrive(&tenant, &vm, &migration).await;
     assert_eq!(requests(&launcher, DEVICE), "1");
     tenant.until_clear().await;
-    until_full(&tenant).await;
-}
-
-/// It fitted before, as a larger launcher that has ended: that is no size to return to beside a full quota.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_interface_that_was_unplugged_is_no_size_to_return_to() {
-    let (tenant, vm) = unplugged("renic").await;
-    let migration = plug(&vm).await;
-    let large = arrive(&tenant, &vm, &migration).await;
-    assert_eq!(requests(&large, DEVICE), "1");
-    vm.until("to have the interface", |vmi| interface(vmi, THERE).is_some()).await.unwrap();
-    change(&vm, Some("absent")).await;
-    let leaves = |vmi: &DynamicObject| interface(vmi, WANTED).is_some_and(|it| it["state"] == "absent");
-    vm.until("to be rid of the interface", leaves).await.unwrap();
-    // This target is not attached to it, but asks for the device still: KubeVirt takes it from the machine afterwards.
-    let migration = vm.migrate().await.unwrap();
-    arrive(&tenant, &vm, &migration).await;
-    detach(&tenant, &vm).await;
-    vm.until("to have no interface", |vmi| interface(vmi, WANTED).is_none()).await.unwrap();
-    let migration = vm.migrate().await.unwrap();
-    let small = arrive(&tenant, &vm, &migration).await;
-    assert_eq!(requests(&small, DEVICE), "");
-    // What virt-controller wrote meanwhile may have had it still.
-    detach(&tenant, &vm).await;
-    vm.until("to have none", |vmi| [WANTED, THERE].iter().all(|list| interface(vmi, list).is_none()))
-        .await
-        .unwrap();
-    vm.until_machine("to have no interface", |vm| interface(vm, TEMPLATE).is_none()).await.unwrap();
-    tenant.full_quota("rq", &[MEMORY]).await;
-    let before = used_memory(&tenant).await;
-    let migration = plug(&vm).await;
-    migration.until_rejected().await.unwrap();
-    tenant.unlimited().await;
-    growth_is_refused(&tenant, &migration).await;
-    assert_eq!(used_memory(&tenant).await, before);
     until_full(&tenant).await;
 }
