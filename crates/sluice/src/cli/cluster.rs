@@ -85,7 +85,7 @@ impl ClusterArgs {
         }
     }
 
-    /// A user that the kubeconfig does not have would be nobody.
+    /// kube connects anonymously where the kubeconfig does not have the user.
     fn check_user(&self) -> anyhow::Result<()> {
         let Some(user) = &self.user else { return Ok(()) };
         let file = self.file().context("could not read the kubeconfig for --user")?;

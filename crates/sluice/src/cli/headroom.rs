@@ -27,7 +27,7 @@ pub enum Goes {
     Now,
     /// When something has ended that ends by itself.
     Later,
-    /// Not before somebody changes something.
+    /// Only after a quota or the VM was changed.
     Never,
 }
 

@@ -15,7 +15,7 @@ use crate::cli::why::kind::Kind;
 
 /// A person waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// More names help nobody.
+/// So many names are offered at most.
 const MOST: u32 = 500;
 const KUBEVIRT: &str = "kubevirt.io";
 /// What `why` knows, as it is written in its help.

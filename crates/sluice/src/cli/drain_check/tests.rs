@@ -184,7 +184,7 @@ fn where_nothing_is_raised_only_those_go_that_need_no_raise() {
 #[test]
 fn usage_that_nothing_explains_is_not_raised_further() {
     let drain = Drain::new().namespace("a").vm("a", "one", "300Mi").policy(json!({ "mode": "Unlimited" }));
-    // A pod of nobody's holds what is above the quota.
+    // A pod that belongs to no VM holds what is above the quota.
     let mut drain = drain.quota("a", "300Mi", "8492Mi");
     let mut other = pod("a", "other", "other", "8Gi");
     other["metadata"]["ownerReferences"] = json!([]);
