@@ -27,7 +27,7 @@ import (
 var (
 	dir      = flag.String("dir", "/var/run/aaq-sockets", "directory of the socket")
 	name     = flag.String("name", "", "name of the socket; empty: sidecar-<random>.sock")
-	config   = flag.String("config", "double", "double or triple; anything else matches no pod")
+	config   = flag.String("config", "double", "double, triple, or first: all pods of a namespace but the first take a licence; anything else matches no pod")
 	mode     = flag.String("mode", "", "hang, slow (59 s), noread, crash, unhealthy, mute (HealthCheck never answers)")
 	errorFor = flag.String("error-for", "", "name of a pod for which the answer is an error")
 	swallow  = flag.String("swallow-for", "", "name of a pod whose error is sent as a success")
@@ -67,6 +67,9 @@ func usage(ctx context.Context, data []byte) (*[]byte, error) {
 			return refusal("another pod is not JSON"), nil
 		}
 	}
+	if *config == "first" {
+		return licence(&pod, r.others)
+	}
 	list, match, err := count(&pod)
 	if err != nil {
 		return answer([]byte("null"), match), nil
@@ -84,6 +87,23 @@ func misbehave(pod string) {
 	case *mode == "crash":
 		os.Exit(3)
 	}
+}
+
+// licence is one for each pod with the label, unless no other one of its namespace runs.
+func licence(pod *corev1.Pod, others [][]byte) (*[]byte, error) {
+	licences := 0
+	for _, text := range others {
+		var other corev1.Pod
+		if err := json.Unmarshal(text, &other); err != nil {
+			return refusal("another pod is none"), nil
+		}
+		_, labelled := other.Labels["label-app"]
+		if labelled && other.UID != pod.UID && len(other.Spec.SchedulingGates) == 0 {
+			licences = 1
+		}
+	}
+	_, labelled := pod.Labels["label-app"]
+	return answer([]byte(fmt.Sprintf(`{"pods":"1","example.com/license":"%d"}`, licences)), labelled), nil
 }
 
 // count is Kubernetes' count, twice or three times, of pods with the label.

@@ -129,7 +129,7 @@ async fn same_again(session: &mut Session, samples: &[Sample], rows: &[PodRow]) 
 
 async fn others_matter(session: &mut Session, samples: &[Sample], rows: &[PodRow]) -> Finding {
     let pods: Vec<Bytes> = samples.iter().map(|sample| sample.json.clone()).collect();
-    let others = OtherPods::whole(&pods);
+    let others = OtherPods::of(&pods);
     let mut differing = Vec::new();
     for (sample, row) in samples.iter().zip(rows).filter(|(_, row)| !row.is_no_answer) {
         if !session.row(sample, &others).await.says_same(row) {
@@ -137,8 +137,8 @@ async fn others_matter(session: &mut Session, samples: &[Sample], rows: &[PodRow
         }
     }
     let text = match differing.as_slice() {
-        [] => "no: otherPods: None is enough, and makes questions small".to_owned(),
-        differing => format!("yes, otherPods: Namespace is needed: {}", differing.join(", ")),
+        [] => "no: --evaluator-other-pods=none is enough, and makes questions small and few".to_owned(),
+        differing => format!("yes, keep --evaluator-other-pods=namespace: {}", differing.join(", ")),
     };
     Finding::of("other pods matter", true, text)
 }

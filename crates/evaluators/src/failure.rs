@@ -21,7 +21,7 @@ pub enum Failure {
     #[error("is not there: {0}")]
     NotThere(Absence),
     /// No answer within the deadline.
-    #[error("did not answer in {}, see its log, or raise its timeout", Seconds(*.0))]
+    #[error("did not answer in {}, see its log, or make it faster", Seconds(*.0))]
     Silent(Duration),
     /// The answer cannot be charged.
     #[error("answered what cannot be charged: {0}")]
@@ -31,7 +31,8 @@ pub enum Failure {
     Error(Shown),
     /// The question is larger than what it takes, or than what is ever sent.
     #[error(
-        "cannot be asked: pod and namespace are {bytes} bytes, more than it takes, set otherPods: None for it"
+        "cannot be asked: pod and namespace are {bytes} bytes, more than it takes, have fewer pods in it, or run the \
+         controller with --evaluator-other-pods=none"
     )]
     TooLarge {
         /// The size of the question.
@@ -52,7 +53,7 @@ pub enum Failure {
     #[error("has a rule that cannot be used: {0}")]
     Unusable(Said),
     /// More questions wait than are kept.
-    #[error("has more questions than it answers, raise its concurrency or make it faster")]
+    #[error("has more questions than it answers, make it faster")]
     Busy,
 }
 
@@ -161,7 +162,7 @@ mod tests {
             ),
             (
                 Failure::Silent(Duration::from_secs(1)),
-                "evaluator label did not answer in 1 s, see its log, or raise its timeout",
+                "evaluator label did not answer in 1 s, see its log, or make it faster",
             ),
             (
                 Failure::Refused(negative),
@@ -170,13 +171,13 @@ mod tests {
             (
                 Failure::Refused(Refusal::Nothing),
                 "evaluator label answered what cannot be charged: the list charges nothing, let the evaluator charge \
-                 something or not match, or set floor: None",
+                 something or not match (a rule may set floor: None)",
             ),
             (Failure::Error("no\nlicence".into()), "evaluator label says \"no\\u000alicence\""),
             (
                 Failure::TooLarge { bytes: 5_000_000 },
-                "evaluator label cannot be asked: pod and namespace are 5000000 bytes, more than it takes, set \
-                 otherPods: None for it",
+                "evaluator label cannot be asked: pod and namespace are 5000000 bytes, more than it takes, \
+                 have fewer pods in it, or run the controller with --evaluator-other-pods=none",
             ),
         ] {
             assert_eq!(say(failure), said);

@@ -39,7 +39,7 @@ pub use failure::{Failure, NotEvaluated};
 pub use judge::{Answered, judge_call};
 pub use link::{CallError, Link};
 pub use metrics::EvaluatorMetrics;
-pub use other_pods::{Fit, MAX_REQUEST, OtherPods};
+pub use other_pods::{MAX_REQUEST, OtherPods};
 pub use question::{Evaluated, Question, Verdict};
 pub use rule::RuleEvaluator;
 pub use state::EvaluatorState;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
-use kube::api::{ListParams, ObjectList, Patch, PatchParams};
+use kube::api::{ListParams, ObjectList, Patch, PatchParams, VersionMatch};
 use kube::core::{PartialObjectMeta, Request};
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
 use sluice_engine::Uid;
@@ -22,6 +23,17 @@ use super::action::{Action, Answer, GateEvent, Outcome, Release};
 
 /// How many requests may be under way at a time, by default: lists, and as many of everything else but releases.
 pub const AT_A_TIME: usize = 16;
+
+/// So many pods are read at a time, since large ones of a tenant are in memory whole.
+const PODS_OF_A_PAGE: u32 = 50;
+
+/// Which part of a list is read.
+pub(super) enum Page {
+    /// The begin of one that is of this version or a later one; 0: of now.
+    First { version: u64 },
+    /// What comes after the page that had this token.
+    Next { token: String },
+}
 
 /// Executes actions.
 #[derive(Clone)]
@@ -181,6 +193,25 @@ impl Apply {
         let request = Request::new(&path).get(name, &Default::default());
         let request = request.map_err(kube::Error::BuildRequest)?;
         with_deadline(self.request_deadline, self.client.request_text(request)).await
+    }
+
+    /// A page of the pods of a namespace, in their JSON.
+    pub(super) async fn pod_texts(
+        &self,
+        namespace: &str,
+        page: &Page,
+    ) -> kube::Result<ObjectList<Box<RawValue>>> {
+        let _turn = self.lists.acquire().await.ok();
+        let parameters = ListParams::default().limit(PODS_OF_A_PAGE);
+        let parameters = match page {
+            Page::First { version: 0 } => parameters,
+            // The API server has it as soon as it has seen that version; the present it would have to look for.
+            Page::First { version } => {
+                parameters.at(&version.to_string()).matching(VersionMatch::NotOlderThan)
+            }
+            Page::Next { token } => parameters.continue_token(token),
+        };
+        self.send(Request::new(Pod::url_path(&(), Some(namespace))).list(&parameters)).await
     }
 
     /// What an object is now; `None` if it does not exist.

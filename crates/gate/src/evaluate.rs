@@ -4,18 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use sluice_engine::Charge;
-use sluice_index::{PodFacts, PodView};
+use sluice_index::{PodFacts, PodView, ViewKey};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::action::Outcome;
 use super::apply::Apply;
+use super::apply::Page;
 use super::evaluators::{
-    Again, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, Price, Priced, Said,
+    Again, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, OtherPodsForm, Price, Priced,
+    RoundOf, Said,
 };
 use super::handle::Gate;
 use super::metrics::Work;
+use super::other_pods::{Gathering, NamespacePods, TooMany, add_page};
 use super::shadow::{MOST_SHADOWS, Opinion, RuleFigures, SeenPod, ShadowConfig};
 use super::state::State;
 
@@ -24,6 +28,10 @@ const ANSWERED_IN: Duration = Duration::from_secs(60);
 
 /// So long an update of a pod waits for an answer.
 const JUDGED_IN: Duration = Duration::from_secs(2);
+
+/// What is told of a pod in a namespace whose pods cannot be sent along.
+const TOO_MANY: &str = "the pods of the namespace are too many to be sent to evaluators (3.6 MB, cut to what counting \
+                        needs): have fewer in it, or run the controller with --evaluator-other-pods=none";
 
 /// A pod whose text could not be had is asked about again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -108,16 +116,44 @@ impl Gate {
     }
 
     async fn answer_about(&self, apply: &Apply, question: &Evaluate) -> Result<Said, Failed> {
+        let beside = match question.round.zip(question.config.other_pods) {
+            Some((round, form)) => Some(self.pods_beside(apply, question, round, form).await?),
+            None => None,
+        };
         let kept = self.texts.lock().get(&question.uid, question.hash);
-        let text = match kept {
+        let own = || beside.as_ref().and_then(|pods| pods.own(&question.uid, question.hash));
+        let text = match kept.or_else(own) {
             Some(text) => text,
             None => self.read_text(apply, question).await?,
         };
-        let answer = ask(&question.config, asked(question, text)).await;
+        let other_pods = beside.map(|pods| pods.encoded.clone()).unwrap_or_default();
+        let answer = ask(&question.config, asked(question, text, other_pods)).await;
         if answer.is_ok() {
             self.texts.lock().forget(&question.uid);
         }
         answer
+    }
+
+    /// The pods of the namespace by the state that the round is about.
+    async fn pods_beside(
+        &self,
+        apply: &Apply,
+        question: &Evaluate,
+        round: RoundOf,
+        form: OtherPodsForm,
+    ) -> Result<Arc<NamespacePods>, Failed> {
+        let read = || {
+            let (apply, view) = (apply.clone(), Arc::clone(&self.view));
+            let namespace = Arc::clone(&question.namespace);
+            let metrics = self.metrics.clone();
+            let read = async move {
+                let read = read_namespace(&apply, &view, &namespace, round.version, form).await;
+                metrics.observe_round(read.as_ref().map(|pods| pods.fit));
+                read.map(Arc::new)
+            };
+            read.boxed()
+        };
+        self.rounds.get(round.number, read).await
     }
 
     async fn read_text(&self, apply: &Apply, question: &Evaluate) -> Result<Bytes, Failed> {
@@ -134,7 +170,8 @@ impl Gate {
 
     /// Answers the question by rules, which takes no other process.
     pub(super) fn answer_at_once(&self, question: Evaluate, text: Bytes) {
-        let Some(answer) = question.config.asker.answer(asked(&question, text)) else { return };
+        let asked = asked(&question, text, Bytes::new());
+        let Some(answer) = question.config.asker.answer(asked) else { return };
         let Evaluate { pod, uid, hash, serial, .. } = question;
         let outcome = Outcome::Evaluated { pod, uid, hash, serial, answer };
         self.change(Work::Settle, |state, now| state.on_outcome(outcome, now));
@@ -154,11 +191,19 @@ impl Gate {
             return Some(priced(Price::NoMatch));
         }
         let counted = Arc::new(Charge::clone(&after.charge));
+        let other_pods = match config.other_pods {
+            Some(form) => {
+                let read = read_namespace(self.reader.get()?, &self.view, &after.namespace, 0, form);
+                timeout(JUDGED_IN, read).await.ok()?.ok()?.encoded
+            }
+            None => Bytes::new(),
+        };
         let asked = EvaluatorQuestion {
             uid: after.uid.clone(),
             namespace: after.namespace.as_ref().into(),
             hash: view.hash,
             pod_json: view.json.into(),
+            other_pods,
             is_waiting: true,
             native: Arc::clone(&counted),
             counted,
@@ -168,12 +213,39 @@ impl Gate {
     }
 }
 
-fn asked(question: &Evaluate, pod_json: Bytes) -> EvaluatorQuestion {
+/// The pods of a namespace, by a state of this version or a later one; 0: of now.
+async fn read_namespace(
+    apply: &Apply,
+    view: &ViewKey,
+    namespace: &str,
+    version: u64,
+    form: OtherPodsForm,
+) -> Result<NamespacePods, Failed> {
+    let mut gathering = Gathering::new(form);
+    let mut next = Page::First { version };
+    loop {
+        let page = apply.pod_texts(namespace, &next).await.map_err(|error| {
+            tracing::debug!(%namespace, %error, "reading the pods of a namespace to evaluate one");
+            Failed {
+                again: Again::In(AGAIN),
+                ..failed("the pods of its namespace could not be read from the API server")
+            }
+        })?;
+        add_page(&mut gathering, view, &page.items).map_err(|TooMany| failed(TOO_MANY))?;
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => next = Page::Next { token },
+            None => return Ok(gathering.finish()),
+        }
+    }
+}
+
+fn asked(question: &Evaluate, pod_json: Bytes, other_pods: Bytes) -> EvaluatorQuestion {
     EvaluatorQuestion {
         uid: question.uid.clone(),
         namespace: Arc::clone(&question.namespace),
         hash: question.hash,
         pod_json,
+        other_pods,
         is_waiting: question.is_waiting,
         native: Arc::clone(&question.native),
         counted: Arc::clone(&question.counted),

@@ -41,17 +41,38 @@ pub struct EvaluatorsConfig {
     pub on_failure: OnFailure,
     /// Those that `on_failure` is about, a bit for each. What others have no answer about is held.
     pub may_fail: u16,
+    /// How the other pods of the namespace are sent along; `None`: they are not.
+    pub other_pods: Option<OtherPodsForm>,
     /// Asks just these.
     pub asker: Arc<dyn AskEvaluators>,
 }
 
+/// The form in which the pods of a namespace are sent along with a question.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherPodsForm {
+    /// The most that can be sent of them, in bytes of their JSON.
+    pub most_bytes: usize,
+    /// Makes one text of the JSON of each.
+    pub encode: fn(&[Bytes]) -> Bytes,
+}
+
+/// A round: pods of a namespace that are asked about together, by one state of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoundOf {
+    /// Tells it from all others; 0: none.
+    pub number: u64,
+    /// The state of the namespace is to be of this version of its pods, or of a later one.
+    pub version: u64,
+}
+
 impl fmt::Debug for EvaluatorsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { evaluators, on_failure, may_fail, asker: _ } = self;
+        let Self { evaluators, on_failure, may_fail, other_pods, asker: _ } = self;
         f.debug_struct("EvaluatorsConfig")
             .field("evaluators", evaluators)
             .field("on_failure", on_failure)
             .field("may_fail", may_fail)
+            .field("other_pods", other_pods)
             .finish_non_exhaustive()
     }
 }
@@ -123,6 +144,8 @@ pub struct Evaluate {
     pub counted: Arc<Charge>,
     /// Those of `config` that are asked, a bit for each.
     pub selected: u16,
+    /// The round in which it is asked about, where the other pods of the namespace are sent along.
+    pub round: Option<RoundOf>,
     /// The evaluators by which the pod was read.
     pub config: Arc<EvaluatorsConfig>,
 }
@@ -150,6 +173,8 @@ pub struct EvaluatorQuestion {
     pub hash: u128,
     /// [`PodView::json`].
     pub pod_json: Bytes,
+    /// The pods of its namespace, encoded by [`OtherPodsForm::encode`]; empty where they are not sent.
+    pub other_pods: Bytes,
     /// Whether the pod is held until the answer comes.
     pub is_waiting: bool,
     /// See [`Evaluate::native`].

@@ -1,7 +1,7 @@
 //! The gate that the tasks of a process share: the state behind its lock, and what is told when it changes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
@@ -12,9 +12,11 @@ use sluice_runtime::watch::WatchHealth;
 use tokio::sync::{Notify, oneshot, watch as latest};
 
 use super::admission::{Judgement, Ticket};
+use super::apply::Apply;
 use super::config::{GateConfig, Moment};
 use super::evaluators::EvaluatorsConfig;
 use super::metrics::{GateMetrics, Work};
+use super::other_pods::ReadRounds;
 use super::shadow::ShadowConfig;
 use super::state::State;
 use super::targeting::targeting;
@@ -48,6 +50,10 @@ pub struct Gate {
     pub(super) shadow: Arc<latest::Sender<(u32, Option<Arc<ShadowConfig>>)>>,
     pub(super) view: Arc<ViewKey>,
     pub(super) texts: Arc<Mutex<Texts>>,
+    /// What the last rounds have shown of their namespaces.
+    pub(super) rounds: Arc<ReadRounds>,
+    /// Reads pods, once the gate runs.
+    pub(super) reader: Arc<OnceLock<Apply>>,
     /// Told when there is something else to show of cluster quotas.
     clusters_changed: Arc<Notify>,
 }
@@ -109,6 +115,8 @@ impl Gate {
             shadow: Arc::default(),
             view: Arc::default(),
             texts: Arc::default(),
+            rounds: Arc::default(),
+            reader: Arc::default(),
             clusters_changed: Arc::default(),
         }
     }

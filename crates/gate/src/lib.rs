@@ -28,6 +28,7 @@ mod handle;
 mod messages;
 mod metrics;
 mod orders;
+mod other_pods;
 mod platform;
 mod recorder;
 mod recording;
@@ -54,7 +55,7 @@ pub use apply::{AT_A_TIME, Apply};
 pub use config::{GateConfig, Moment};
 pub use evaluators::{
     Again, AskEvaluators, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, MOST_EVALUATORS,
-    OnFailure, Price, Priced, Said, Selection,
+    OnFailure, OtherPodsForm, Price, Priced, RoundOf, Said, Selection,
 };
 pub use explain::{
     Ahead, Explanation, HeldTold, Lack, Line, Obstacle, PodExplanation, QuotaExplanation, QuotaName, Short,

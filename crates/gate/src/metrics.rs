@@ -15,6 +15,8 @@ use prometheus_client::registry::{Registry, Unit};
 use sluice_engine::{Quantity, QuotaId};
 use sluice_runtime::clock::ServerClock;
 
+use super::evaluators::Failed;
+use super::other_pods::Fit;
 use super::state::State;
 use super::stats::Stats;
 
@@ -30,6 +32,7 @@ pub struct GateMetrics {
     audit_differences: Counter,
     wait: Histogram,
     held: Family<[(&'static str, &'static str); 1], Histogram>,
+    rounds: Family<[(&'static str, &'static str); 1], Counter>,
 }
 
 /// For what the state of the gate is locked.
@@ -75,6 +78,7 @@ impl Default for GateMetrics {
             // 1 ms to 37 hours.
             wait: Histogram::new(exponential_buckets(0.001, 2.0, 28)),
             held: Family::new_with_constructor(|| Histogram::new(HELD)),
+            rounds: Family::default(),
         }
     }
 }
@@ -91,6 +95,9 @@ impl GateMetrics {
         registry.register("sluice_releases_by_others", text, self.released_by_others.clone());
         let text = "Pods that were charged what Kubernetes counts because evaluators did not work";
         registry.register("sluice_evaluator_fail_open", text, self.counted_natively.clone());
+        let text =
+            "Times that the pods of a namespace were read to be sent to evaluators, by how they were sent";
+        registry.register("sluice_evaluator_rounds", text, self.rounds.clone());
         let text = "Ledgers compared with a recount of the pods";
         registry.register("sluice_ledger_audits", text, self.audited.clone());
         let text = "Audits that found a difference and put it right: always 0, or there is a bug";
@@ -99,6 +106,16 @@ impl GateMetrics {
         registry.register_with_unit("sluice_gate_wait", text, Unit::Seconds, self.wait.clone());
         let text = "Time that the state of the gate is locked at a time, by what for";
         registry.register_with_unit("sluice_gate_lock_hold", text, Unit::Seconds, self.held.clone());
+    }
+
+    /// The pods of a namespace were read to be sent to evaluators.
+    pub(super) fn observe_round(&self, fit: Result<Fit, &Failed>) {
+        let sent = match fit {
+            Ok(Fit::Whole) => "whole",
+            Ok(Fit::Cut) => "cut",
+            Err(_) => "not",
+        };
+        self.rounds.get_or_create(&[("sent", sent)]).inc();
     }
 
     pub(super) fn observe_held(&self, work: Work, held: Duration) {

@@ -61,6 +61,7 @@ impl Gate {
         mut leadership: latest::Receiver<Leadership>,
         cancel: CancellationToken,
     ) -> bool {
+        let _ = self.reader.set(apply.clone());
         let mut requests = JoinSet::new();
         // Nothing waits for these: a stopping leader leaves them.
         let mut events = JoinSet::new();

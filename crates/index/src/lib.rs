@@ -54,8 +54,8 @@ pub use kinds::pod::{
     AffinityTermWire, AffinityWire, ConditionWire, ContainerStatusWire, ContainerWire, GateWire, Gates,
     Launcher, LauncherRecord, Launchers, ListWire, NativeChargeError, Ownership, PlatformKey, PlatformPod,
     PodAffinityWire, PodChange, PodFacts, PodRecord, PodReference, PodSpecWire, PodStatusWire, PodView,
-    PodWire, PodWithText, Pods, ResourcesWire, ViewKey, WeightedTermWire, growth_of, native_charge, need_of,
-    push_tightly,
+    PodWire, PodWithText, Pods, ResourcesWire, ViewKey, WeightedTermWire, cut_to_what_counts, growth_of,
+    native_charge, need_of, push_tightly,
 };
 pub use kinds::resource_quota::{
     Owner, RawQuota, ResourceQuotaRecord, ResourceQuotaState, ResourceQuotaStatusWire, ResourceQuotaWire,

@@ -92,19 +92,20 @@ impl ActiveEvaluators {
 /// What has only these rules asked, in the process itself; `None`: there are none.
 pub fn by_rules(rules: Vec<Arc<RuleEvaluator>>) -> Option<Arc<EvaluatorsConfig>> {
     let evaluators = Arc::new(Evaluators::new(Vec::new()));
-    config_of(&Sidecars { evaluators, names: Vec::new(), on_failure: OnFailure::Hold }, rules)
+    let none = Sidecars { evaluators, names: Vec::new(), on_failure: OnFailure::Hold, other_pods: None };
+    config_of(&none, rules)
 }
 
 fn config_of(sidecars: &Sidecars, rules: Vec<Arc<RuleEvaluator>>) -> Option<Arc<EvaluatorsConfig>> {
-    let Sidecars { evaluators, names, on_failure } = sidecars;
+    let Sidecars { evaluators, names, on_failure, other_pods } = sidecars;
     let of_sidecars = names.iter().map(|name| (Arc::clone(name), Selection::default()));
     let selected: Vec<_> = of_sidecars.chain(rules.iter().map(selection)).collect();
     (!selected.is_empty()).then(|| {
         let asker = Asker { evaluators: Arc::clone(evaluators), sidecars: names.len(), rules };
         // Rules do not fail like processes: one without an answer has none until something changes.
         let may_fail = u16::MAX.checked_shr(u32::try_from(16 - names.len()).unwrap_or(16)).unwrap_or(0);
-        let (on_failure, asker) = (*on_failure, Arc::new(asker));
-        Arc::new(EvaluatorsConfig { evaluators: selected, on_failure, may_fail, asker })
+        let (on_failure, other_pods, asker) = (*on_failure, *other_pods, Arc::new(asker));
+        Arc::new(EvaluatorsConfig { evaluators: selected, on_failure, may_fail, other_pods, asker })
     })
 }
 
@@ -150,15 +151,24 @@ struct Selected {
 
 impl Asker {
     fn question(&self, question: EvaluatorQuestion) -> (Question, Selected) {
-        let EvaluatorQuestion { uid, namespace, hash, pod_json, is_waiting, native, counted, selected } =
-            question;
+        let EvaluatorQuestion {
+            uid,
+            namespace,
+            hash,
+            pod_json,
+            other_pods,
+            is_waiting,
+            native,
+            counted,
+            selected,
+        } = question;
         let selected = self.selected(selected);
         let question = Question {
             uid: uid.to_string().into(),
             namespace,
             hash,
             pod_json,
-            other_pods: OtherPods::default(),
+            other_pods: OtherPods::from_bytes(other_pods),
             is_waiting,
             native,
             counted,

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
-use sluice_evaluators::{Config, EvaluatorState, Evaluators};
-use sluice_gate::{Gate, MOST_EVALUATORS, OnFailure};
+use sluice_evaluators::{Config, EvaluatorState, Evaluators, OtherPods};
+use sluice_gate::{Gate, MOST_EVALUATORS, OnFailure, OtherPodsForm};
 use sluice_runtime::health::Checks;
 use sluice_runtime::shutdown::Tasks;
 use tokio::sync::watch;
@@ -24,6 +24,17 @@ pub struct SidecarArgs {
     /// Kubernetes counts
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = WhenBroken::Hold)]
     evaluator_failure: WhenBroken,
+    /// Which other pods evaluators are sent with each question: those of the namespace, as application-aware-quota does, or
+    /// none, where evaluators do not look at them: then nothing is asked again when another pod changes
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = SentPods::Namespace)]
+    evaluator_other_pods: SentPods,
+}
+
+/// Value of `--evaluator-other-pods`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum SentPods {
+    Namespace,
+    None,
 }
 
 /// Value of `--evaluator-failure`.
@@ -68,6 +79,8 @@ pub struct Sidecars {
     pub names: Vec<Arc<str>>,
     /// What becomes of pods about which they do not answer.
     pub on_failure: OnFailure,
+    /// How the other pods of the namespace are sent to them; `None`: they are not.
+    pub other_pods: Option<OtherPodsForm>,
 }
 
 impl SidecarArgs {
@@ -96,8 +109,11 @@ impl SidecarArgs {
             WhenBroken::Hold => OnFailure::Hold,
             WhenBroken::CountNatively => OnFailure::CountNatively,
         };
-        let names = all.iter().map(|named| Arc::clone(&named.name)).collect();
-        Ok(Sidecars { evaluators, names, on_failure })
+        let names: Vec<_> = all.iter().map(|named| Arc::clone(&named.name)).collect();
+        let form =
+            OtherPodsForm { most_bytes: OtherPods::MOST, encode: |pods| OtherPods::of(pods).bytes().clone() };
+        let is_sent = self.evaluator_other_pods == SentPods::Namespace && !names.is_empty();
+        Ok(Sidecars { evaluators, names, on_failure, other_pods: is_sent.then_some(form) })
     }
 }
 
@@ -198,7 +214,11 @@ mod tests {
         let evaluators: Vec<Named> =
             args.iter().filter_map(|arg| arg.strip_prefix("--evaluator=")?.parse().ok()).collect();
         assert_eq!(evaluators.len(), MOST_EVALUATORS);
-        let args = SidecarArgs { evaluators, evaluator_failure: WhenBroken::Hold };
+        let args = SidecarArgs {
+            evaluators,
+            evaluator_failure: WhenBroken::Hold,
+            evaluator_other_pods: SentPods::Namespace,
+        };
         args.start(&mut Registry::default()).unwrap();
     }
 
@@ -206,7 +226,11 @@ mod tests {
     async fn each_has_a_name_and_a_directory_of_its_own() {
         let started = |values: &[&str]| {
             let evaluators = values.iter().map(|value| value.parse().unwrap()).collect();
-            let args = SidecarArgs { evaluators, evaluator_failure: WhenBroken::Hold };
+            let args = SidecarArgs {
+                evaluators,
+                evaluator_failure: WhenBroken::Hold,
+                evaluator_other_pods: SentPods::Namespace,
+            };
             args.start(&mut Registry::default()).map(|it| it.names.len()).map_err(|error| error.to_string())
         };
         assert_eq!(started(&[]), Ok(0));

@@ -71,7 +71,9 @@ pub enum Refusal {
         value: String,
     },
     /// Nothing is charged, and the evaluator may not exempt pods.
-    #[error("the list charges nothing, let the evaluator charge something or not match, or set floor: None")]
+    #[error(
+        "the list charges nothing, let the evaluator charge something or not match (a rule may set floor: None)"
+    )]
     Nothing,
     /// Less is charged than Kubernetes counts, and the evaluator may not do that.
     #[error(

@@ -72,7 +72,7 @@ pub(super) async fn largest(session: &mut Session, samples: &[Sample]) -> Findin
         }
         pods.push(sample.json.clone());
     }
-    let usage = session.link.usage(&pod, &OtherPods::whole(&pods));
+    let usage = session.link.usage(&pod, &OtherPods::of(&pods));
     let answer = tokio::time::timeout(std::time::Duration::from_secs(10), usage).await;
     let (good, seen) = match answer {
         Ok(Ok(_)) => (true, format!("{} pods in {MAX_REQUEST} bytes are taken", pods.len())),

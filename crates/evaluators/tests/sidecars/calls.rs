@@ -32,7 +32,7 @@ async fn golden_requests_have_golden_answers() {
         assert_eq!(ask("request_podsState_empty").await.unwrap(), expected, "{program:?}");
         assert_eq!(ask("request_one_pod_two_in_podsState").await.unwrap(), expected, "{program:?}");
         let json = Bytes::from(golden("podJson"));
-        let others = OtherPods::whole(&[json.clone(), golden("otherPodJson").into()]);
+        let others = OtherPods::of(&[json.clone(), golden("otherPodJson").into()]);
         assert_eq!(link.usage(&json, &others).await.unwrap(), expected, "{program:?}");
         let other = link.usage(&golden("otherPodJson").into(), &OtherPods::default()).await.unwrap();
         assert_eq!(other, PodUsageResponse::decode(golden_bytes("example_no_match_answer_hex")).unwrap());
@@ -141,11 +141,10 @@ async fn other_pods_that_are_too_many_for_the_evaluator_are_a_failure_of_that_na
     let evaluators = evaluators(directory.path());
     until_ready(&evaluators).await;
     let pods: Vec<Bytes> = (0..5_000).map(|n| pod(&format!("pod-{n}")).to_string().into()).collect();
-    let (others, _) = OtherPods::fitting(&pods).unwrap();
     let mut large = question("a");
-    large.other_pods = others;
+    large.other_pods = OtherPods::of(&pods);
     assert!(evaluators.ask(large.clone()).await.is_ok(), "what fits is taken");
-    large.other_pods = OtherPods::whole(&vec![Bytes::from(vec![b' '; 1 << 20]); 4]);
+    large.other_pods = OtherPods::of(&vec![Bytes::from(vec![b' '; 1 << 20]); 4]);
     let failed = evaluators.ask(large).await.unwrap_err();
     assert!(matches!(failed.failure, Failure::TooLarge { bytes } if bytes > 4 << 20), "{failed}");
     assert!(evaluators.ask(question("b")).await.is_ok());

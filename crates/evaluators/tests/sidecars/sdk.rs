@@ -58,7 +58,7 @@ async fn an_evaluator_of_the_sdk_answers() {
 
     let mut with_others = question("others");
     let json = pod("b").to_string().into();
-    with_others.other_pods = sluice_evaluators::OtherPods::whole(&[with_others.pod_json.clone(), json]);
+    with_others.other_pods = sluice_evaluators::OtherPods::of(&[with_others.pod_json.clone(), json]);
     let verdict = evaluators.ask(with_others).await.map(|said| said.verdict);
     assert_eq!(verdict, Ok(Verdict::Charge(charge(&[("example.com/others", "2")]).into())));
 

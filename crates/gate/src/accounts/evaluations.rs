@@ -4,12 +4,14 @@
 //! charged as it was last answered; while there is no answer of the evaluators of now, the sums of its namespace are not
 //! complete, and that is [paused](super::reclassification). A failure ends such a pause and holds who waits.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_engine::{PodId, QuotaId, Uid};
 use sluice_index::{Gates, NamespaceId, PodRecord};
 
 use super::Accounts;
+use crate::accounts::parts::evaluations::rounds::Member;
 use crate::accounts::parts::evaluations::{Answered, Evaluation};
 use crate::action::Release;
 use crate::cluster::Cluster;
@@ -155,6 +157,7 @@ impl Accounts {
         let config = self.evaluations.shared_config().filter(|_| selected != 0)?;
         let Release { namespace, name, uid, version, .. } = cluster.address(id)?;
         let (hash, serial) = self.evaluations.begin(id)?;
+        let round = self.evaluations.rounds().of(record.namespace);
         let is_launcher = cluster.machines.are_charged() && cluster.is_launcher(&record);
         let is_waiting = record.gates != Gates::None;
         let counted = record.charge;
@@ -171,6 +174,7 @@ impl Accounts {
             native,
             counted,
             selected,
+            round,
             config,
         })
     }
@@ -190,11 +194,59 @@ impl Accounts {
         match answered {
             Answered::Dropped => {}
             Answered::Priced => self.on_priced(cluster, id, &record, now),
-            Answered::Failed if self.leading && self.evaluations.is_told(id) => {
-                self.orders.tell(News::Held(id, now));
+            Answered::Failed => {
+                let is_decided_by = matches!(self.stages.get(id), Stage::Waiting(_) | Stage::Assumed { .. });
+                if is_decided_by && !self.sent.may_be_done(id, &record.uid) {
+                    // It was asked about again, and what was said before does not hold.
+                    self.reclassify(cluster, id, record.namespace, now);
+                }
+                if self.leading && self.evaluations.is_told(id) {
+                    self.orders.tell(News::Held(id, now));
+                }
             }
-            Answered::Failed => {}
         }
+    }
+
+    /// Begins the rounds whose time has come.
+    fn begin_rounds(&mut self, cluster: &Cluster, now: Moment) {
+        while let Some(namespace) = self.evaluations.rounds().next(now.mono_ms) {
+            // What was not answered may have been done, or be done yet. The request is repeated, and the answer to that tells.
+            let is_repeated = |id: PodId| {
+                let is_assumed = matches!(self.stages.get(id), Stage::Assumed { .. });
+                is_assumed && cluster.pods.get(id).is_some_and(|pod| pod.namespace == namespace)
+            };
+            if self.sent.is_any_in_flight(namespace) || self.sent.in_doubt().any(is_repeated) {
+                self.evaluations.rounds().hold(namespace);
+                continue;
+            }
+            let pods = cluster.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
+            let (mut members, mut version) = (Vec::new(), 0);
+            for (id, record) in pods.iter().filter_map(|id| Some((*id, cluster.pods.get(*id)?))) {
+                version = record.version.number().max(version);
+                let selected = self.asked_of(cluster, id, record);
+                if selected != 0 {
+                    members.push(Member { pod: id, selected, is_waiting: record.gates != Gates::None });
+                }
+            }
+            self.evaluations.begin_round(namespace, members, version, now);
+        }
+        for id in self.evaluations.rounds().take_resumed() {
+            self.enqueue_release(cluster, id);
+        }
+    }
+
+    /// A leader before this one may have released pods that no round has shown yet: what was answered says nothing of them.
+    pub(super) fn expire_rounds(&mut self, cluster: &Cluster) {
+        let held: BTreeSet<NamespaceId> =
+            self.stages.held().filter_map(|id| cluster.pods.get(id)).map(|record| record.namespace).collect();
+        for namespace in held {
+            self.evaluations.rounds().expire(namespace);
+        }
+    }
+
+    /// A pod of the namespace is not what it was: what is said of others may change with it.
+    pub(super) fn note_change_for_others(&mut self, namespace: NamespaceId) {
+        self.evaluations.rounds().note_change(namespace);
     }
 
     fn on_priced(&mut self, cluster: &Cluster, id: PodId, record: &PodRecord, now: Moment) {
@@ -238,6 +290,7 @@ impl Accounts {
                 }
             }
         }
+        self.begin_rounds(cluster, now);
         for namespace in self.evaluations.take_ended() {
             self.reclassification.wake(namespace);
         }

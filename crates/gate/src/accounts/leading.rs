@@ -12,6 +12,7 @@ impl Accounts {
     /// [`Self::take_stock`], where this says so.
     pub fn begin_leading(&mut self, cluster: &Cluster, is_handed_over: bool, now: Moment) -> Vec<QuotaId> {
         self.leading = true;
+        self.expire_rounds(cluster);
         if !is_handed_over {
             self.doubt(cluster, now);
         }

@@ -53,6 +53,9 @@ impl Accounts {
         if self.see_content(id, content, is_news) {
             self.on_content_changed(cluster, id, now);
             self.ask_about(cluster, id, now);
+            if let Some(record) = cluster.pods.get(id) {
+                self.note_change_for_others(record.namespace);
+            }
         }
     }
 
@@ -70,6 +73,9 @@ impl Accounts {
     /// What others are charged may depend on the pod.
     fn look_at_others(&mut self, cluster: &Cluster, id: PodId, before: Option<PodRecord>) {
         self.appraise_owner_of(cluster, id);
+        if let Some(record) = cluster.pods.get(id) {
+            self.note_change_for_others(record.namespace);
+        }
         if let Some(record) =
             cluster.pods.get(id).filter(|_| self.evaluations.is_on() || self.shadow.is_on()).cloned()
         {
@@ -88,6 +94,7 @@ impl Accounts {
         self.look_beside(cluster, id, record);
         self.look_at_shadows_beside(cluster, id, record);
         self.evaluations.forget(id);
+        self.note_change_for_others(record.namespace);
         self.shadow.forget(id);
         self.end_claim(id, record);
         self.end_admission(id, &CHANGED);

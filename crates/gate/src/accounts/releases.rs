@@ -57,6 +57,11 @@ impl Accounts {
         if self.reclassification.defer_release(namespace, id) {
             return None;
         }
+        // The round waits for the answer about one that may have gone.
+        let may_have_gone = self.sent.may_be_done(id, &uid);
+        if !may_have_gone && self.evaluations.rounds().defer_release(namespace, id) {
+            return None;
+        }
         let release = cluster.address(id)?;
         self.sent.begin(namespace, uid);
         Some((namespace, release))
@@ -69,7 +74,10 @@ impl Accounts {
 
     /// The request was answered, or its time is over.
     pub fn on_answered(&mut self, pod: &Uid) {
-        self.sent.answered(pod);
+        if let Some(namespace) = self.sent.namespace(pod) {
+            self.sent.answered(pod);
+            self.evaluations.rounds().on_answered_release(namespace);
+        }
     }
 
     /// Whether the pod still goes, as the one that was decided on: then the request is made again for the version that there
@@ -97,10 +105,14 @@ impl Accounts {
         self.sent.outcome_unknown(id, version, until_ms);
     }
 
-    /// The release may have been done. If the pod is what was decided on, it stays charged, and is to be requested again.
+    /// The release may have been done. If the pod is what was decided on, it stays charged, and is to be requested again. So
+    /// it does if others are asked about it since: their answer changes nothing about what may have been done.
     pub fn stays_charged(&mut self, cluster: &Cluster, id: PodId, now: Moment) -> bool {
         let Some(record) = cluster.pods.get(id).cloned() else { return false };
-        let stays = self.is_decided_as(cluster, id, &record);
+        let is_awaited = self.price(cluster, id, &record).is_none()
+            && self.evaluations.is_content_answered(id)
+            && self.sent.may_be_done_on(id, &record.uid, record.version);
+        let stays = is_awaited || self.is_decided_as(cluster, id, &record);
         if !stays {
             self.revert_claim(id, &record);
             self.classify(cluster, id, now);

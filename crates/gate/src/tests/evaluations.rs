@@ -80,8 +80,12 @@ impl Story {
     }
 
     pub(super) fn relabel(&mut self, pod: &str) {
+        self.relabel_as(pod, 0);
+    }
+
+    pub(super) fn relabel_as(&mut self, pod: &str, size: u64) {
         let key = super::server::key(super::server::Kind::Pod, NAMESPACE, pod);
-        self.server.edit(&key, |pod| pod["metadata"]["labels"]["size"] = json!("large"));
+        self.server.edit(&key, |pod| pod["metadata"]["labels"]["size"] = json!(format!("large-{size}")));
     }
 }
 

@@ -10,11 +10,11 @@ use sluice_engine::{Amount, Charge, Resource};
 use sluice_index::Gates;
 
 use super::server::{CPU, Kind, Server, is_gated, pod_milli, uid};
-use super::step::Fault;
+use super::step::{Fault, Trouble};
 use super::world::World;
 use crate::{
-    Again, AskEvaluators, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, OnFailure, Outcome, Price,
-    Release, Said, Selection, State,
+    Again, AskEvaluators, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, OnFailure, OtherPodsForm,
+    Outcome, Price, Release, Said, Selection, State,
 };
 
 /// A replica decides although pods of it have no answer after so long (milliseconds).
@@ -26,8 +26,15 @@ pub fn config() -> Arc<EvaluatorsConfig> {
         evaluators,
         on_failure: OnFailure::Hold,
         may_fail: u16::MAX,
+        other_pods: None,
         asker: Arc::new(Simulated),
     })
+}
+
+/// As [`config`], of one that is sent the other pods of the namespace.
+pub fn config_with_others() -> Arc<EvaluatorsConfig> {
+    let other_pods = OtherPodsForm { most_bytes: 1 << 20, encode: |pods| pods.concat().into() };
+    Arc::new(EvaluatorsConfig { other_pods: Some(other_pods), ..(*config()).clone() })
 }
 
 /// Questions are answered by [`World::evaluated`].
@@ -64,9 +71,54 @@ pub struct Evaluators {
     asked: BTreeMap<usize, (u64, BTreeSet<String>)>,
     /// How often the rules of each replica's evaluator have changed.
     policies: BTreeMap<usize, u64>,
+    /// They are sent the other pods of the namespace.
+    pub in_rounds: bool,
+    /// How long the server's log was when the namespace was read for a round of a replica's life.
+    read: BTreeMap<(usize, u32, u64), usize>,
+    /// By which round of it the replica was told about a pod last, and by which state.
+    shown: BTreeMap<(usize, String), (u64, usize)>,
+    /// What replicas have asked to release: in which life, which pod of which namespace, by which round.
+    sent: Vec<((usize, u32), Box<str>, String, u64)>,
 }
 
 impl Evaluators {
+    /// What is released goes by a state that shows all that was released before by another state.
+    pub fn check_shown(
+        &mut self,
+        (replica, life): (usize, u32),
+        release: &Release,
+        server: &Server,
+        trouble: Trouble,
+    ) {
+        if trouble == Trouble::TwoLeaders {
+            return;
+        }
+        let pod = release.uid.to_string();
+        let Some((round, state)) =
+            self.shown.get(&(replica, pod.clone())).copied().filter(|_| self.in_rounds)
+        else {
+            return;
+        };
+        let namespace: Box<str> = (*release.namespace).into();
+        let is_gone_at = |uid_of: &str, until: usize| {
+            let seen = server.log.iter().take(until).rev().filter(|change| change.kind == Kind::Pod);
+            let last = seen.map(|change| &change.object).find(|pod| uid(pod) == uid_of);
+            last.is_some_and(|pod| !is_gated(pod))
+        };
+        for (by, of, earlier, its_round) in &self.sent {
+            let is_before = *by == (replica, life) && *of == namespace && *its_round != round;
+            if is_before && *earlier != pod && is_gone_at(earlier, server.log.len()) {
+                assert!(
+                    is_gone_at(earlier, state),
+                    "{release:?} goes by round {round} of state {state} that does not show {earlier}, sent by round {its_round}"
+                );
+            }
+        }
+        // A request for it that was refused says nothing any more.
+        self.sent.retain(|(by, _, earlier, _)| (*by, earlier) != ((replica, life), &pod));
+        self.sent.push(((replica, life), namespace, pod, round));
+    }
+
     /// The replica knows nothing of what was answered.
     pub fn forget(&mut self, replica: usize, now_ms: u64) {
         self.asked.insert(replica, (now_ms, BTreeSet::new()));
@@ -106,18 +158,30 @@ impl World {
         self
     }
 
+    /// As [`Self::evaluate`], by an evaluator that is sent the other pods of the namespace.
+    pub fn evaluate_in_rounds(mut self) -> Self {
+        (self.evaluators.in_rounds, self.server.sends_other_pods) = (true, true);
+        self.evaluate()
+    }
+
     /// The evaluator of a replica follows other rules, and all is asked anew.
     pub fn change_policy(&mut self, replica: usize) {
         let now = self.moment();
         *self.evaluators.policies.entry(replica).or_default() += 1;
         self.evaluators.forget(replica, self.now_ms);
-        self.replicas[replica].state.follow_evaluators(Some(config()), now);
+        self.replicas[replica].state.follow_evaluators(Some(self.server.evaluators()), now);
         self.replicas[replica].relist(&self.server, Kind::Pod);
     }
 
     pub fn evaluated(&mut self, replica: usize, question: &Evaluate, fault: Fault) -> Outcome {
         let Evaluate { pod, hash, serial, .. } = *question;
         let name = question.uid.to_string();
+        assert_eq!(question.round.is_some(), self.evaluators.in_rounds);
+        if let Some(round) = question.round {
+            let key = (replica, self.lives[replica], round.number);
+            let state = *self.evaluators.read.entry(key).or_insert(self.server.log.len());
+            self.evaluators.shown.insert((replica, name.clone()), (round.number, state));
+        }
         if let Some((_, answered)) = self.evaluators.asked.get_mut(&replica) {
             answered.insert(name.clone());
         }
@@ -188,6 +252,11 @@ fn server_is_about(
 }
 
 impl Server {
+    /// What replicas ask.
+    pub fn evaluators(&self) -> Arc<EvaluatorsConfig> {
+        if self.sends_other_pods { config_with_others() } else { config() }
+    }
+
     /// What a pod takes by what is answered, in thousandths of a CPU.
     pub fn size_of(&self, pod: &Value) -> u64 {
         let priced = self.prices.as_ref().and_then(|prices| prices.get(uid(pod)));

@@ -29,6 +29,7 @@ mod refused;
 mod relists;
 mod replica;
 mod resizes;
+mod rounds;
 mod rules;
 mod scrape;
 mod server;

@@ -60,6 +60,8 @@ pub struct Server {
     pub vms: Option<Vms>,
     /// What pods that run take by what evaluators answered, by uid, where there are evaluators.
     pub prices: Option<BTreeMap<String, u64>>,
+    /// Evaluators are sent the other pods of the namespace.
+    pub sends_other_pods: bool,
     /// Processes have a rule in the shadow.
     pub has_shadow: bool,
 }
@@ -289,7 +291,7 @@ impl Server {
     /// What a new process is told of KubeVirt.
     pub fn tell(&self, state: &mut State, now: Moment) {
         if self.prices.is_some() {
-            state.follow_evaluators(Some(super::evaluator::config()), now);
+            state.follow_evaluators(Some(self.evaluators()), now);
         }
         if self.has_shadow {
             state.follow_shadow(Some(super::shadow::config()));

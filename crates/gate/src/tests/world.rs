@@ -197,6 +197,7 @@ impl World {
                     && self.server.prices.is_some()
                 {
                     self.evaluators.check_sums(at, &replica.state, release, now.mono_ms);
+                    self.evaluators.check_shown((at, self.lives[at]), release, &self.server, self.trouble);
                 }
                 self.trace.add(at, &action);
                 match action {

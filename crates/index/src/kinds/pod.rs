@@ -1,6 +1,7 @@
 //! Pods: as they are decoded (what charge, scopes, gates and head-room depend on), [`PodFacts`] read from that, and what is
 //! kept of all of them ([`Pods`]) and of those of virtual machines ([`Launchers`]).
 
+mod cut;
 mod facts;
 mod launchers;
 mod native;
@@ -15,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
+pub use cut::cut_to_what_counts;
 pub use facts::{growth_of, need_of};
 pub use launchers::{Launcher, LauncherRecord, Launchers};
 pub use native::{NativeChargeError, native_charge};

@@ -119,11 +119,17 @@ fn respected(record: &Record, timings: &Timings) -> Duration {
     record.duration.clamp(timings.duration, timings.duration.saturating_mul(10))
 }
 
-/// How long a lease that was given back is left to candidates that are younger. In a rollout these are of the new version,
-/// and an older one that took the lease would have to give it back a moment later.
+/// How long a lease that was given back is left to candidates that are younger: longer by [`STEP`] with each doubling of the
+/// age. In a rollout the younger ones are of the new version, and an older one that took the lease would have to give it
+/// back a moment later. The youngest of them is seconds old in one cluster and minutes in another, so ages are compared by
+/// their ratio.
 fn courtesy(looked_for: Duration) -> Duration {
-    (looked_for / 300).min(Duration::from_millis(500))
+    let doublings = looked_for.as_secs_f64().ln_1p() / std::f64::consts::LN_2;
+    STEP.mul_f64(doublings).min(10 * STEP)
 }
+
+/// So much longer a candidate of twice the age waits: time enough for the younger one's write on a busy API server.
+const STEP: Duration = Duration::from_millis(60);
 
 /// One candidate's memory. The runner and the simulation in the tests drive the same type.
 #[derive(Debug, Clone)]

@@ -318,7 +318,7 @@ mod tests {
         .map(|spec| explain(&evaluator(&spec), &pod).expect("explained").pods.remove(0).held.expect("held"));
         insta::assert_snapshot!(said.join("\n"), @r#"
         the rule has no answer about this pod: spec.cel.charge[example.com/a]: 1:7: Kubernetes charges this pod no "requests.cpu": ask before with "requests.cpu" in native
-        the rule answered what cannot be charged: the list charges nothing, let the evaluator charge something or not match, or set floor: None
+        the rule answered what cannot be charged: the list charges nothing, let the evaluator charge something or not match (a rule may set floor: None)
         the rule answered what cannot be charged: pods: 0: less than Kubernetes counts, 1, and floor is Native
         "#);
         let retained = serde_json::json!({ "strategy": "Retain", "cel": { "match": "true", "charge": { "pods": "1" } } });

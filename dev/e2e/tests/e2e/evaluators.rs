@@ -28,8 +28,13 @@ async fn evaluated<'b>(bed: &'b Bed, further: &[&str]) -> (Running<'b>, PathBuf)
 }
 
 async fn start(bed: &Bed, directory: &Path, name: &str) -> Program {
+    start_by(bed, directory, name, "double").await
+}
+
+/// An evaluator with this rule.
+async fn start_by(bed: &Bed, directory: &Path, name: &str, rule: &str) -> Program {
     let program = tokio::task::spawn_blocking(artifacts::evaluator).await.unwrap().unwrap();
-    let args = ["--dir".into(), directory.as_os_str().to_owned()];
+    let args = ["--dir".into(), directory.as_os_str().to_owned(), "--config".into(), rule.into()];
     bed.program(name, program, args, []).unwrap()
 }
 
@@ -176,4 +181,43 @@ async fn pods_are_counted_natively_when_it_has_not_worked_for_ten_seconds() {
     // Repaired when it is back.
     let _sidecar = start(&bed, &directory, "sidecar").await;
     team.until_used("compute", "requests.cpu", "400m").await;
+}
+
+/// Its rule looks at the other pods of the namespace: all but the first that runs take a licence, of which there is none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_sent_the_other_pods_of_the_namespace_and_asked_again_when_one_changes() {
+    let bed = idle_bed().await;
+    let (running, directory) = evaluated(&bed, &[]).await;
+    let _sidecar = start_by(&bed, &directory, "sidecar", "first").await;
+    let team = Team::plain(&bed, "first").await;
+    team.quota("licences", &[("example.com/license", "0")]).await;
+    team.labelled("one", "1m").await;
+    team.until_released("one").await;
+    team.labelled("two", "1m").await;
+    let note = team.until_told("two", "QuotaExceeded", "").await;
+    let said = "exceeded quota: licences, requested: example.com/license=1, used: example.com/license=0, limited: \
+                example.com/license=0";
+    assert_eq!(note, said);
+
+    // When the first one is gone, the next is the first.
+    team.pods.delete("one", &kube::api::DeleteParams::default()).await.unwrap();
+    team.until_released("two").await;
+    team.labelled("three", "1m").await;
+    team.until_told("three", "QuotaExceeded", "").await;
+    let samples = Samples::of(&running.controller.admin).await.unwrap();
+    assert!(samples.sum("sluice_evaluator_rounds_total", &[("sent", "whole")]) >= Some(3.0));
+}
+
+/// Where evaluators do not look at others, none are sent, and nobody is asked again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_other_pods_each_is_the_first() {
+    let bed = idle_bed().await;
+    let (_running, directory) = evaluated(&bed, &["--evaluator-other-pods=none"]).await;
+    let _sidecar = start_by(&bed, &directory, "sidecar", "first").await;
+    let team = Team::plain(&bed, "alone").await;
+    team.quota("licences", &[("example.com/license", "0")]).await;
+    for name in ["one", "two"] {
+        team.labelled(name, "1m").await;
+        team.until_released(name).await;
+    }
 }

@@ -68,7 +68,8 @@ async fn every_set_of_values_and_every_component_is_applied_twice_and_the_second
     let unknown = manifest(
         &bed,
         "unknown.yaml",
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default}, date: {}}",
+        // An older kubectl takes what begins with a bracket for JSON.
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\ndate: {}\n",
     );
     let arguments =
         ["apply", "--server-side", "--dry-run=server", "--validate=strict", "--filename", &unknown];

@@ -2,6 +2,7 @@
 
 mod counts;
 mod questions;
+pub mod rounds;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use sluice_index::{NamespaceId, push_tightly};
 use crate::evaluators::{Content, EvaluatorsConfig, Price};
 use crate::turns::Turns;
 use counts::Counts;
+use rounds::Rounds;
 
 /// What is known of one pod. There is one of each pod, so it is small.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +64,10 @@ struct Open {
     is_told: bool,
     has_expired: bool,
     is_native: bool,
+    /// There is an answer about its content, and it is asked about again because other pods have changed.
+    is_again: bool,
+    /// It is asked about in the next round of its namespace.
+    awaits_round: bool,
 }
 
 impl Open {
@@ -107,6 +113,7 @@ pub struct Evaluations {
     waiting: Turns<PodId>,
     running: Turns<PodId>,
     failing: Turns<PodId>,
+    rounds: Rounds,
     later: Timers<PodId>,
     /// Pods that run, have no answer by this configuration, and are not known to fail.
     pending: BTreeSet<(NamespaceId, PodId)>,
@@ -158,6 +165,8 @@ impl Evaluations {
             None => Default::default(),
         };
         let in_flight = std::mem::take(&mut self.in_flight);
+        let mut rounds = std::mem::take(&mut self.rounds);
+        rounds.configure(config.as_ref().is_some_and(|config| config.other_pods.is_some()));
         let overdue = self.open.iter().filter(|(_, open)| open.is_overdue()).map(|(id, _)| *id);
         let moved = self.moved.iter().copied().chain(overdue).collect();
         let ended = ended.into_iter().collect();
@@ -167,6 +176,7 @@ impl Evaluations {
             known,
             charges,
             in_flight,
+            rounds,
             ended,
             last_serial,
             moved,
@@ -207,7 +217,7 @@ impl Evaluations {
         (known.read, known.is_stale) = (revision, false);
         if let Some(open) = self.open.get_mut(&id).filter(|_| is_changed) {
             // Nothing was said yet of what it is now. It does not leave the turns of those that fail by that.
-            (open.failure, open.retry_ms) = (None, 0);
+            (open.failure, open.retry_ms, open.is_again) = (None, 0, false);
             self.count(id);
         }
         is_other
@@ -240,6 +250,11 @@ impl Evaluations {
             Some(why) => Evaluation::Failed(why),
             None => Evaluation::Awaited,
         }
+    }
+
+    /// Whether the last answer is about the content that the pod has, whoever gave it.
+    pub fn is_content_answered(&self, id: PodId) -> bool {
+        self.get(id).is_some_and(|known| known.is_current && !known.is_stale && known.last.is_some())
     }
 
     /// The last answer about the pod, whatever its content was.
@@ -292,7 +307,7 @@ impl Evaluations {
 
     /// How many pods have no answer: those that wait, and those that run.
     pub fn without_answer(&self) -> (usize, usize) {
-        let waiting = self.open.values().filter(|open| open.is_waiting).count();
+        let waiting = self.open.values().filter(|open| open.is_waiting && !open.is_again).count();
         (waiting, self.unanswered.len())
     }
 
@@ -353,6 +368,11 @@ impl Evaluations {
     /// Whether no question is in flight or waits for its turn.
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_empty() && !self.has_next(usize::MAX)
+    }
+
+    /// The rounds in which pods are asked about together.
+    pub const fn rounds(&mut self) -> &mut Rounds {
+        &mut self.rounds
     }
 
     /// Many pods have equal prices.

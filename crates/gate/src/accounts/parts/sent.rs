@@ -57,6 +57,16 @@ impl Sent {
         self.in_flight.is_empty()
     }
 
+    /// Whether a request for a pod of the namespace is in flight.
+    pub fn is_any_in_flight(&self, namespace: NamespaceId) -> bool {
+        self.in_flight.values().any(|sent_in| *sent_in == namespace)
+    }
+
+    /// The pods for which a request was not answered.
+    pub fn in_doubt(&self) -> impl Iterator<Item = PodId> {
+        self.failed.iter().filter(|(_, failed)| failed.unanswered.is_some()).map(|(id, _)| *id)
+    }
+
     /// Whether the outcome of each request is known.
     pub fn are_all_answered(&self) -> bool {
         self.in_flight.is_empty() && self.failed.values().all(|failed| failed.unanswered.is_none())

@@ -83,6 +83,22 @@ pub struct PodView {
     pub hash: u128,
     /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `spec.schedulingGates` as it is written, and the place in `json` where it was left out.
+    gates: Option<(usize, Box<str>)>,
+}
+
+impl PodView {
+    /// The JSON as the other pods of a namespace are sent: with `spec.schedulingGates`, which says that a pod does not run
+    /// yet; `None`: it has none, so that is [`Self::json`].
+    #[must_use]
+    pub fn json_with_gates(&self) -> Option<String> {
+        let (at, gates) = self.gates.as_ref()?;
+        let (before, after) = self.json.split_at_checked(*at)?;
+        let comma = if before.ends_with('{') { "" } else { "," };
+        Some(format!("{before}{comma}\"schedulingGates\":{gates}{after}"))
+    }
 }
 
 /// The key of the hashes of a process: nobody can write a pod that is taken for another.
@@ -97,7 +113,7 @@ impl ViewKey {
     pub fn view(&self, text: &str) -> serde_json::Result<PodView> {
         let mut json = String::with_capacity(text.len());
         let mut hashers = (self.0.build_hasher(), self.1.build_hasher());
-        let mut labels = BTreeMap::new();
+        let (mut labels, mut uid, mut gates) = (BTreeMap::new(), String::new(), None);
         let mut write = |path: &str, is_hashed: bool, value: &str| {
             if is_hashed {
                 for part in [path, value] {
@@ -109,6 +125,7 @@ impl ViewKey {
                 }
             }
         };
+        let mut gates_at = 0;
         json.push('{');
         for (name, value) in fields(text)? {
             let is_left_out: fn(&str) -> bool = match &*name {
@@ -126,10 +143,15 @@ impl ViewKey {
             inner.push('{');
             for (field, value) in fields(value.get())? {
                 if is_left_out(&field) {
+                    gates =
+                        gates.or_else(|| (!is_metadata && value.get() != "null").then(|| value.get().into()));
                     continue;
                 }
                 if is_metadata && field == "labels" {
                     labels = serde_json::from_str::<Option<_>>(value.get())?.unwrap_or_default();
+                }
+                if is_metadata && field == "uid" {
+                    uid = serde_json::from_str::<Option<_>>(value.get())?.unwrap_or_default();
                 }
                 let is_hashed = !is_metadata || !matches!(&*field, "resourceVersion" | "generation");
                 write(if is_metadata { "metadata" } else { "spec" }, is_hashed, &field);
@@ -138,10 +160,15 @@ impl ViewKey {
             }
             inner.push('}');
             push(&mut json, &name, &inner);
+            if !is_metadata {
+                // In front of the bracket that ends the specification.
+                gates_at = json.len() - 1;
+            }
         }
         json.push('}');
         let hash = u128::from(hashers.0.finish()) << 64 | u128::from(hashers.1.finish());
-        Ok(PodView { json, hash, labels })
+        let gates = gates.map(|gates| (gates_at, gates));
+        Ok(PodView { json, hash, labels, uid, gates })
     }
 }
 
@@ -212,7 +239,23 @@ mod tests {
             "status": {"phase": "Pending"},
         });
         assert_eq!(sent, expected);
-        assert_eq!(view.labels["app"], "db");
+        assert_eq!((&*view.labels["app"], &*view.uid), ("db", "u"));
+    }
+
+    #[test]
+    fn beside_others_a_pod_is_sent_with_its_gates() {
+        let view = |pod: &Value| ViewKey::default().view(&pod.to_string()).unwrap();
+        let mut pod = pod();
+        let with =
+            |pod: &Value| serde_json::from_str::<Value>(&view(pod).json_with_gates().unwrap()).unwrap();
+        assert_eq!(with(&pod)["spec"], pod["spec"]);
+        assert_eq!(with(&pod)["metadata"].get("managedFields"), None);
+        pod["spec"] = json!({"schedulingGates": [{"name": "g"}]});
+        assert_eq!(with(&pod)["spec"], pod["spec"]);
+        for none in [json!({}), json!({"schedulingGates": null})] {
+            pod["spec"] = none;
+            assert_eq!(view(&pod).json_with_gates(), None);
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Questions: who has a turn, what is in flight, and what is tried again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use sluice_engine::PodId;
 use sluice_index::NamespaceId;
 
+use super::rounds::Member;
 use super::{Answered, Evaluation, Evaluations, Known, Open, halves};
 use crate::backoff::{backoff_ms, delay_ms};
 use crate::config::Moment;
@@ -23,28 +24,9 @@ const RETRY_MS: u64 = 1_000;
 /// Questions about pods that failed before, at a time.
 const FAILING_AT_A_TIME: usize = 1;
 
-impl Evaluations {
-    /// The content of the pod has to have an answer of the `selected` evaluators.
-    pub fn ask(
-        &mut self,
-        id: PodId,
-        (namespace, selected): (NamespaceId, u16),
-        is_waiting: bool,
-        now: Moment,
-    ) {
-        if let Some(known) = self.slot(id) {
-            known.wanted = selected;
-        }
-        if matches!(self.of(id, selected), Evaluation::Current(_)) {
-            self.close(id);
-            return;
-        }
-        let revision = self.revision;
-        let is_answered = self.get(id).is_some_and(|known| {
-            known.answered == revision && known.asked == selected && known.last.is_some()
-        });
-        let is_known = self.is_read(id);
-        let open = self.open.entry(id).or_insert_with(|| Open {
+impl Open {
+    const fn new(namespace: NamespaceId, selected: u16, is_waiting: bool, now: Moment) -> Self {
+        Self {
             namespace,
             selected,
             since_ms: now.mono_ms,
@@ -58,7 +40,36 @@ impl Evaluations {
             is_told: false,
             has_expired: false,
             is_native: false,
+            is_again: false,
+            awaits_round: false,
+        }
+    }
+}
+
+impl Evaluations {
+    /// The content of the pod has to have an answer of the `selected` evaluators.
+    pub fn ask(
+        &mut self,
+        id: PodId,
+        (namespace, selected): (NamespaceId, u16),
+        is_waiting: bool,
+        now: Moment,
+    ) {
+        if let Some(known) = self.slot(id) {
+            known.wanted = selected;
+        }
+        let is_again = self.open.get(&id).is_some_and(|open| open.is_again && open.selected == selected);
+        if !is_again && matches!(self.of(id, selected), Evaluation::Current(_)) {
+            self.close(id);
+            return;
+        }
+        let revision = self.revision;
+        let is_answered = self.get(id).is_some_and(|known| {
+            known.answered == revision && known.asked == selected && known.last.is_some()
         });
+        let is_known = self.is_read(id);
+        let fresh = Open::new(namespace, selected, is_waiting, now);
+        let open = self.open.entry(id).or_insert(fresh);
         if open.is_told && open.is_waiting != is_waiting {
             self.moved.push(id);
         }
@@ -66,7 +77,7 @@ impl Evaluations {
         if open.selected != selected {
             // A question that is in flight is about other evaluators.
             (open.selected, open.serial, open.failure, open.retry_ms) = (selected, None, None, 0);
-            (open.since_ms, open.has_expired) = (now.mono_ms, false);
+            (open.since_ms, open.has_expired, open.is_again) = (now.mono_ms, false, false);
         }
         if !is_waiting && !is_answered {
             self.unanswered.insert((namespace, id));
@@ -75,16 +86,54 @@ impl Evaluations {
             }
         }
         if is_known && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms {
-            open.has_turn = true;
-            let turns = match (open.failures, is_waiting) {
-                (0, true) => &mut self.waiting,
-                (0, false) => &mut self.running,
-                _ => &mut self.failing,
-            };
-            turns.push(namespace, id);
+            if self.rounds.are_on() {
+                open.awaits_round = true;
+                self.rounds.want(namespace);
+            } else {
+                self.give_turn(id);
+            }
         }
         self.arm(id);
         self.count(id);
+    }
+
+    /// The pod is to be asked about as soon as others that came before have been.
+    fn give_turn(&mut self, id: PodId) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        (open.has_turn, open.awaits_round) = (true, false);
+        let turns = match (open.failures, open.is_waiting) {
+            (0, true) => &mut self.waiting,
+            (0, false) => &mut self.running,
+            _ => &mut self.failing,
+        };
+        turns.push(open.namespace, id);
+    }
+
+    /// The round of a namespace begins, with those of its pods that are to be asked about.
+    pub fn begin_round(&mut self, namespace: NamespaceId, members: Vec<Member>, version: u64, now: Moment) {
+        if members.is_empty() {
+            self.rounds.forget(namespace);
+            return;
+        }
+        let asks_running = self.rounds.asks_running(namespace, now.mono_ms);
+        let mut left = HashSet::new();
+        for Member { pod: id, selected, is_waiting } in members {
+            let is_answered = matches!(self.of(id, selected), Evaluation::Current(_));
+            if is_answered && (is_waiting || asks_running) {
+                let fresh = Open { is_again: true, ..Open::new(namespace, selected, is_waiting, now) };
+                self.open.entry(id).or_insert(fresh);
+            }
+            let is_read = self.is_read(id);
+            let open = self.open.get(&id).filter(|open| {
+                is_read && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms
+            });
+            if open.is_some() {
+                self.give_turn(id);
+                self.arm(id);
+                left.insert(id);
+            }
+        }
+        self.rounds.begin(namespace, left, version, asks_running, now.mono_ms);
     }
 
     fn arm(&mut self, id: PodId) {
@@ -93,9 +142,10 @@ impl Evaluations {
         let is_retried = self.is_read(id)
             && open.serial.is_none()
             && !open.has_turn
+            && !open.awaits_round
             && open.failures > 0
             && open.retry_ms != NEVER;
-        let told = (!open.is_told).then_some(open.since_ms + TOLD_MS);
+        let told = (!open.is_told && !open.is_again).then_some(open.since_ms + TOLD_MS);
         let expires = (!open.has_expired).then_some(open.since_ms + PAUSED_MS);
         let due = is_retried.then_some(open.retry_ms).into_iter().chain(told).chain(expires).min();
         match due {
@@ -118,6 +168,7 @@ impl Evaluations {
         let closed = self.open.remove(&id);
         self.count(id);
         let Some(open) = closed else { return };
+        self.rounds.leave(open.namespace, id);
         self.later.cancel(&id);
         self.unanswered.remove(&(open.namespace, id));
         self.end_pending(open.namespace, id);
@@ -139,18 +190,19 @@ impl Evaluations {
 
     /// The next pod to ask about, at most `at_a_time`.
     pub fn next(&mut self, at_a_time: usize) -> Option<PodId> {
-        if self.in_flight.len() >= at_a_time {
-            return None;
+        while self.in_flight.len() < at_a_time {
+            let failing = self.in_flight.values().filter(|(_, has_failed)| *has_failed).count();
+            let may_fail = failing < FAILING_AT_A_TIME;
+            let failing = if may_fail { self.failing.pop(|_| true) } else { None };
+            let (_, id) =
+                failing.or_else(|| self.waiting.pop(|_| true)).or_else(|| self.running.pop(|_| true))?;
+            // The turn may be that of a pod that is gone, whose handle is another one's.
+            let open = self.open.get_mut(&id);
+            if open.is_some_and(|open| std::mem::replace(&mut open.has_turn, false)) {
+                return Some(id);
+            }
         }
-        let failing = self.in_flight.values().filter(|(_, has_failed)| *has_failed).count();
-        let may_fail = failing < FAILING_AT_A_TIME;
-        let failing = if may_fail { self.failing.pop(|_| true) } else { None };
-        let (_, id) =
-            failing.or_else(|| self.waiting.pop(|_| true)).or_else(|| self.running.pop(|_| true))?;
-        if let Some(open) = self.open.get_mut(&id) {
-            open.has_turn = false;
-        }
-        Some(id)
+        None
     }
 
     /// Whether [`Self::next`] has one, or something else is to be done at once.
@@ -160,13 +212,18 @@ impl Evaluations {
         let has_turn = self.waiting.has_one(|_| true)
             || self.running.has_one(|_| true)
             || may_fail && self.failing.has_one(|_| true);
-        has_turn && self.in_flight.len() < at_a_time || !self.ended.is_empty() || !self.looks.is_empty()
+        let is_something = !self.ended.is_empty() || !self.looks.is_empty() || self.rounds.has_next();
+        has_turn && self.in_flight.len() < at_a_time || is_something
     }
 
     /// The question about the pod is sent: its hash and the serial; `None` if there is nothing to ask.
     pub fn begin(&mut self, id: PodId) -> Option<(u128, u64)> {
-        let known = self.known.get(id.0 as usize).filter(|it| it.read == self.revision && !it.is_stale)?;
+        let is_read = |it: &&Known| it.read == self.revision && !it.is_stale;
         let open = self.open.get_mut(&id).filter(|open| open.serial.is_none())?;
+        let Some(known) = self.known.get(id.0 as usize).filter(is_read) else {
+            self.rounds.leave(open.namespace, id);
+            return None;
+        };
         self.last_serial += 1;
         open.serial = Some(self.last_serial);
         self.in_flight.insert(self.last_serial, (id, open.failures > 0));
@@ -186,10 +243,14 @@ impl Evaluations {
         now: Moment,
     ) -> Answered {
         let Some((id, _)) = self.in_flight.remove(&serial) else { return Answered::Dropped };
-        let Some(open) = self.open.get_mut(&id).filter(|open| open.serial == Some(serial)) else {
+        let Some(open) = self.open.get_mut(&id) else { return Answered::Dropped };
+        if open.serial == Some(serial) || open.serial.is_none() && !open.has_turn {
+            self.rounds.leave(open.namespace, id);
+        }
+        if open.serial != Some(serial) {
             return Answered::Dropped;
-        };
-        open.serial = None;
+        }
+        (open.serial, open.is_again) = (None, false);
         let (namespace, selected, is_waiting) = (open.namespace, open.selected, open.is_waiting);
         if self.get(id).is_none_or(|known| known.hash != halves(hash)) {
             self.ask(id, (namespace, selected), is_waiting, now);
@@ -209,6 +270,10 @@ impl Evaluations {
                 Answered::Priced
             }
             Err(Failed { text, by, again }) => {
+                if let Some(known) = self.slot(id) {
+                    // Of a pod that was asked about again: what was said before is of another state of its namespace.
+                    known.is_current = false;
+                }
                 if let Some(open) = self.open.get_mut(&id) {
                     open.failures = open.failures.saturating_add(1);
                     (open.failure, open.failed_by) = (Some(text), by);
@@ -232,7 +297,7 @@ impl Evaluations {
         let mut told = Vec::new();
         while let Some(id) = self.later.pop_due(now.mono_ms) {
             let Some(open) = self.open.get_mut(&id) else { continue };
-            if !open.is_told && open.since_ms + TOLD_MS <= now.mono_ms {
+            if !open.is_told && !open.is_again && open.since_ms + TOLD_MS <= now.mono_ms {
                 open.is_told = true;
                 told.push(id);
                 self.moved.push(id);
@@ -253,7 +318,8 @@ impl Evaluations {
     pub fn next_due_ms(&self) -> Option<u64> {
         let native = self.broken_since_ms.filter(|_| !self.is_native).map(|since| since + NATIVE_MS);
         let counts = self.config().is_some_and(|it| it.on_failure == OnFailure::CountNatively);
-        self.later.next().into_iter().chain(native.filter(|_| counts)).min()
+        let later = [self.later.next(), self.rounds.next_due_ms(), native.filter(|_| counts)];
+        later.into_iter().flatten().min()
     }
 
     /// Evaluators work, or do not. When they work again all that failed are asked about at once. Returns the namespaces

@@ -1,0 +1,212 @@
+//! Where evaluators are sent the other pods of the namespace: pods are asked about in rounds.
+
+use super::evaluations::{failure, outcome, price};
+use super::evaluator::config_with_others;
+use super::server::is_gated;
+use super::step::Fault;
+use super::stories::{Story, at};
+use crate::{Action, Evaluate, Outcome, Release};
+
+impl Story {
+    fn in_rounds() -> Self {
+        let mut story = Self::led();
+        story.state.follow_evaluators(Some(config_with_others()), at(0));
+        story.server.set_hard(1000);
+        story.run(at(0));
+        story
+    }
+
+    /// Answers whatever is asked until nothing is, in steps of 100 ms, and returns the names of whom was asked about.
+    fn answer_all(&mut self, milli_cpu: i128, from: u64) -> Vec<String> {
+        let mut names = Vec::new();
+        for step in 0..30 {
+            let now = from + step * 100;
+            for question in self.questions(now) {
+                names.push(question.name.to_string());
+                self.state.on_outcome(outcome(&question, price(milli_cpu)), at(now));
+            }
+            self.questions(now);
+        }
+        names
+    }
+
+    /// What is asked and sent now, without answers to either.
+    fn planned(&mut self, now: u64) -> (Vec<Evaluate>, Vec<Release>) {
+        let (mut asked, mut sent) = (Vec::new(), Vec::new());
+        for _ in 0..8 {
+            self.see_all(at(now));
+            for action in self.state.plan(at(now)) {
+                match action {
+                    Action::Evaluate(question) => asked.push(*question),
+                    Action::Release(release) => sent.push(release),
+                    Action::CatchUp => self.state.on_outcome(Outcome::CaughtUp, at(now)),
+                    Action::WriteEvent(event) => {
+                        self.told.push(event.clone());
+                        self.state.on_outcome(Outcome::EventWritten(event, true), at(now));
+                    }
+                    action => {
+                        let outcome = self.server.outcome(&action, Fault::None);
+                        self.state.on_outcome(outcome, at(now));
+                    }
+                }
+            }
+        }
+        (asked, sent)
+    }
+}
+
+fn names(asked: &[Evaluate]) -> Vec<&str> {
+    let mut names: Vec<&str> = asked.iter().map(|question| &*question.name).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn pods_that_came_together_are_asked_about_by_one_state() {
+    let mut story = Story::in_rounds();
+    story.server.create_pod("a", 100, 0);
+    story.server.create_pod("b", 100, 0);
+    let asked = story.questions(0);
+    let rounds: Vec<_> = asked.iter().map(|question| question.round.unwrap()).collect();
+    assert_eq!((names(&asked), rounds[0]), (vec!["a", "b"], rounds[1]));
+    assert!(rounds[0].version >= 2, "the state is no older than the pods: {rounds:?}");
+    story.state.on_outcome(outcome(&asked[0], price(400)), at(10));
+    assert_eq!(story.planned(10).1.len(), 0, "nothing goes before the round has ended");
+    story.state.on_outcome(outcome(&asked[1], price(400)), at(10));
+    story.answer_all(400, 10);
+    assert_eq!((story.gated(), story.server.used()), (vec![], "800m"));
+}
+
+/// The rule may be that the first pod of a namespace is free.
+#[test]
+fn the_next_is_asked_about_by_a_state_that_shows_who_was_let_go() {
+    let mut story = Story::in_rounds();
+    story.server.create_pod("first", 100, 0);
+    let question = story.question(0);
+    story.state.on_outcome(outcome(&question, price(0)), at(10));
+    let (_, sent) = story.planned(10);
+    let [release] = &sent[..] else { panic!("{sent:?}") };
+    story.server.create_pod("second", 100, 0);
+    let (asked, sent) = story.planned(500);
+    assert_eq!((asked.len(), sent.len()), (0, 0), "the release is under way, and no state shows it yet");
+    let done = story.server.outcome(&Action::Release(release.clone()), Fault::None);
+    story.state.on_outcome(done, at(510));
+    let (asked, _) = story.planned(510);
+    let question = asked.iter().find(|question| *question.name == *"second").unwrap();
+    let first = story.server.pods().find(|(name, _)| *name == "first").unwrap().1;
+    let version: u64 = first["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    assert!(!is_gated(first) && question.round.unwrap().version >= version);
+}
+
+#[test]
+fn who_waits_is_asked_about_again_when_another_pod_changes_and_is_charged_what_is_said_then() {
+    let mut story = Story::in_rounds();
+    story.server.create_pod("runs", 100, 0);
+    assert_eq!(story.answer_all(900, 0).first().map(|name| &**name), Some("runs"));
+    story.server.create_pod("waits", 100, 0);
+    let asked = story.answer_all(900, 5_000);
+    assert_eq!((story.gated(), asked.iter().filter(|name| *name == "waits").count()), (vec!["waits"], 1));
+    let quiet = story.questions(60_000);
+    assert_eq!(names(&quiet), Vec::<&str>::new(), "nothing has changed");
+    story.relabel("runs");
+    let asked = story.questions(61_000);
+    assert_eq!(names(&asked), ["runs", "waits"]);
+    assert_eq!(story.gated(), ["waits"], "{:?}", story.told);
+    let told = story.told.len();
+    for question in asked {
+        let said = if *question.name == *"waits" { price(100) } else { price(900) };
+        story.state.on_outcome(outcome(&question, said), at(61_010));
+    }
+    story.questions(61_020);
+    assert_eq!((story.gated(), story.server.used()), (vec![], "1"));
+    assert_eq!(story.told.len(), told, "a question that is asked again is nothing to tell");
+}
+
+#[test]
+fn what_is_not_answered_again_holds_no_more() {
+    let mut story = Story::in_rounds();
+    story.server.create_pod("runs", 100, 0);
+    story.answer_all(900, 0);
+    story.server.create_pod("waits", 100, 0);
+    story.answer_all(900, 5_000);
+    story.server.finish_pod("runs");
+    for question in story.questions(60_000) {
+        story.state.on_outcome(outcome(&question, failure()), at(60_010));
+    }
+    story.questions(60_020);
+    assert_eq!(story.gated(), ["waits"], "there is room, and nobody says what it takes beside others");
+    for question in story.questions(62_100) {
+        story.state.on_outcome(outcome(&question, failure()), at(62_110));
+    }
+    story.questions(62_120);
+    assert!(
+        story.told.iter().any(|event| event.message.contains("did not answer in 1 s")),
+        "{:?}",
+        story.told
+    );
+    let asked = story.answer_all(900, 70_000);
+    assert_eq!((&*asked[0], story.gated()), ("waits", vec![]));
+}
+
+/// Pods that run are asked about for a tenth of the time: their charges follow later.
+#[test]
+fn who_runs_is_asked_about_for_a_tenth_of_the_time() {
+    let mut story = Story::in_rounds();
+    story.server.create_pod("a", 100, 0);
+    story.server.create_pod("b", 100, 0);
+    story.answer_all(100, 0);
+    let mut asked_at = Vec::new();
+    let mut now = 10_000;
+    while now < 20_000 {
+        story.relabel_as("a", now);
+        let asked = story.questions(now);
+        asked_at.extend(asked.iter().filter(|question| *question.name == *"b").map(|_| now));
+        // Each round takes 50 ms.
+        now += if asked.is_empty() { 10 } else { 50 };
+        for question in asked {
+            story.state.on_outcome(outcome(&question, price(100)), at(now));
+        }
+    }
+    let least = asked_at.windows(2).map(|two| two[1] - two[0]).min().unwrap();
+    assert!(least >= 450 && (10..=25).contains(&asked_at.len()), "{least} {asked_at:?}");
+}
+
+#[test]
+fn a_new_leader_lets_nothing_go_by_what_was_said_before_it_led() {
+    let mut story = Story::begin();
+    story.state.follow_evaluators(Some(config_with_others()), at(0));
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 100, 0);
+    let question = story.question(0);
+    story.state.on_outcome(outcome(&question, price(0)), at(10));
+    assert_eq!(story.questions(20).len(), 0);
+    story.state.lead(at(60_000));
+    let (asked, sent) = story.planned(60_000);
+    assert_eq!((names(&asked), sent.len()), (vec!["a"], 0), "its predecessor may have released others");
+    story.state.on_outcome(outcome(&asked[0], price(0)), at(60_010));
+    story.questions(60_020);
+    story.questions(120_000);
+    assert_eq!(story.gated(), Vec::<&str>::new());
+}
+
+#[test]
+fn what_waits_for_a_round_goes_when_there_are_none_any_more() {
+    let mut story = Story::in_rounds();
+    story.server.create_pod("a", 100, 0);
+    let question = story.question(0);
+    story.state.on_outcome(outcome(&question, price(100)), at(0));
+    // A round is under way while the pod is decided on.
+    story.server.create_pod("b", 100, 0);
+    story.planned(0);
+    story.state.follow_evaluators(Some(super::evaluator::config()), at(10));
+    for pod in ["a", "b"] {
+        // It is read anew by this configuration.
+        story.server.touch_pod(pod);
+    }
+    for question in story.questions(20) {
+        assert_eq!(question.round, None);
+        story.state.on_outcome(outcome(&question, price(100)), at(30));
+    }
+    story.questions(40);
+    assert_eq!((story.gated(), story.server.used()), (vec![], "200m"));
+}
