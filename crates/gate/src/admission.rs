@@ -7,6 +7,8 @@
 //! (`k8s.io/apiserver/pkg/storage/etcd3/store.go`, `GuaranteedUpdate`), so of many requests about one version one is
 //! committed at most. It ends when a later version of the pod is seen.
 
+use std::borrow::Cow;
+
 use sluice_index::{PodFacts, PodWire, VmiRecord, VmiWire};
 
 use super::config::{GateConfig, Moment};
@@ -21,6 +23,8 @@ pub struct Change {
     pub after: PodFacts,
     /// What evaluators say of that; `None`: they have not answered, or there are none.
     pub price: Option<Priced>,
+    /// What is answered where evaluators are to say it and `price` is none of theirs.
+    pub unpriced: Option<Judgement>,
     /// Nothing is going to be changed: nothing is charged.
     pub dry_run: bool,
 }
@@ -31,7 +35,7 @@ impl Change {
     #[must_use]
     pub fn read(before: &PodWire, after: &PodWire, dry_run: bool, config: &GateConfig, now: Moment) -> Self {
         let read = |wire| config.read(wire, now);
-        Self { before: read(before), after: read(after), price: None, dry_run }
+        Self { before: read(before), after: read(after), price: None, unpriced: None, dry_run }
     }
 }
 
@@ -62,7 +66,7 @@ pub enum Judgement {
     /// There is no room, in the words of Kubernetes' own quota.
     Refused(String),
     /// It cannot be decided now; the same request may be allowed in a moment.
-    Undecided(&'static str),
+    Undecided(Cow<'static, str>),
 }
 
 /// Tells one question from all others.
@@ -78,9 +82,10 @@ pub enum Asked {
 }
 
 /// The watch has to come that far first.
-pub(super) const UNSEEN: Judgement = Judgement::Undecided("this version was not seen yet");
+pub(super) const UNSEEN: Judgement = Judgement::Undecided(Cow::Borrowed("this version was not seen yet"));
 
 pub(super) const UNEVALUATED: Judgement =
-    Judgement::Undecided("evaluators have not answered what the pod would take");
+    Judgement::Undecided(Cow::Borrowed("evaluators have not answered what the pod would take"));
 
-pub(super) const CHANGED: Judgement = Judgement::Undecided("the object or a quota has changed meanwhile");
+pub(super) const CHANGED: Judgement =
+    Judgement::Undecided(Cow::Borrowed("the object or a quota has changed meanwhile"));

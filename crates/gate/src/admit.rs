@@ -1,5 +1,6 @@
 //! Judges updates of pods and VMs for the webhook, which waits for the answer.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use sluice_index::{PodWire, VmiWire};
@@ -9,6 +10,7 @@ use tokio::time::timeout;
 
 use super::admission::{Asked, Change, Judgement, MachineChange, Ticket, UNSEEN};
 use super::config::Moment;
+use super::evaluators::{Again, Failed};
 use super::handle::Gate;
 use super::metrics::Work;
 use super::state::State;
@@ -35,7 +37,11 @@ impl Gate {
         dry_run: bool,
     ) -> Judgement {
         let mut change = Change::read(before, after, dry_run, &self.config.read(), self.now());
-        change.price = self.price_of_update(&change.after, text).await;
+        match self.price_of_update(&change.after, text).await {
+            Some(Ok(priced)) => change.price = Some(priced),
+            Some(Err(failed)) => change.unpriced = Some(unpriced(&failed)),
+            None => {}
+        }
         let version = before.metadata.resource_version.as_deref();
         self.admit_when_seen(version, &self.watches.pods, |state, now| state.ask(&change, now)).await
     }
@@ -83,12 +89,12 @@ impl Gate {
             Err(judgement) => return judgement,
         };
         match timeout(RECORDED_IN, answer).await {
-            Ok(answer) => answer.unwrap_or(Judgement::Undecided("the process ends")),
+            Ok(answer) => answer.unwrap_or(Judgement::Undecided(Cow::Borrowed("the process ends"))),
             Err(_) => {
                 let mut state = self.state.lock();
                 self.asking.lock().remove(&ticket);
                 state.abandon(ticket);
-                Judgement::Undecided("the quota's status could not be written in time")
+                Judgement::Undecided(Cow::Borrowed("the quota's status could not be written in time"))
             }
         }
     }
@@ -98,5 +104,14 @@ impl Gate {
             // It fails when the webhook has closed its connection.
             let _ = sender.send(judgement);
         }
+    }
+}
+
+/// What is answered about an update of a pod that evaluators have not priced. A rule says the same again until it or the pod
+/// is another one, so nobody is told to try again.
+fn unpriced(failed: &Failed) -> Judgement {
+    match failed.again {
+        Again::WhenChanged => Judgement::Refused(failed.text.to_string()),
+        Again::Later | Again::In(_) => Judgement::Undecided(Cow::Owned(failed.text.to_string())),
     }
 }

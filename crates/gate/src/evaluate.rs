@@ -177,9 +177,13 @@ impl Gate {
         self.change(Work::Settle, |state, now| state.on_outcome(outcome, now));
     }
 
-    /// What evaluators say of a pod as an update is to make it, by its JSON; `None`: they do not say it in time, or there
-    /// are none.
-    pub(super) async fn price_of_update(&self, after: &PodFacts, text: Option<&str>) -> Option<Priced> {
+    /// What evaluators say of a pod as an update is to make it, by its JSON, or why they do not say it in time; `None`: there
+    /// are none, or they cannot be asked.
+    pub(super) async fn price_of_update(
+        &self,
+        after: &PodFacts,
+        text: Option<&str>,
+    ) -> Option<Result<Priced, Failed>> {
         let (revision, config) = self.evaluators.borrow().clone();
         let config = config?;
         let view = self.view.view(text?).ok()?;
@@ -188,28 +192,34 @@ impl Gate {
         let priced = |price| Priced { price, revision, in_namespace };
         let selected = config.selecting(&view) & in_namespace;
         if selected == 0 {
-            return Some(priced(Price::NoMatch));
+            return Some(Ok(priced(Price::NoMatch)));
         }
-        let counted = Arc::new(Charge::clone(&after.charge));
-        let other_pods = match config.other_pods {
-            Some(form) => {
-                let read = read_namespace(self.reader.get()?, &self.view, &after.namespace, 0, form);
-                timeout(JUDGED_IN, read).await.ok()?.ok()?.encoded
-            }
-            None => Bytes::new(),
+        let asking = async {
+            let counted = Arc::new(Charge::clone(&after.charge));
+            let other_pods = match (config.other_pods, self.reader.get()) {
+                (Some(form), Some(reader)) => {
+                    read_namespace(reader, &self.view, &after.namespace, 0, form).await?.encoded
+                }
+                (Some(_), None) => return Err(failed("the pods of its namespace cannot be read yet")),
+                (None, _) => Bytes::new(),
+            };
+            let asked = EvaluatorQuestion {
+                uid: after.uid.clone(),
+                namespace: after.namespace.as_ref().into(),
+                hash: view.hash,
+                pod_json: view.json.into(),
+                other_pods,
+                is_waiting: true,
+                native: Arc::clone(&counted),
+                counted,
+                selected,
+            };
+            ask(&config, asked).await
         };
-        let asked = EvaluatorQuestion {
-            uid: after.uid.clone(),
-            namespace: after.namespace.as_ref().into(),
-            hash: view.hash,
-            pod_json: view.json.into(),
-            other_pods,
-            is_waiting: true,
-            native: Arc::clone(&counted),
-            counted,
-            selected,
-        };
-        timeout(JUDGED_IN, ask(&config, asked)).await.ok()?.ok().map(|said| priced(said.price))
+        let said = timeout(JUDGED_IN, asking).await;
+        let silent =
+            || Err(failed(&format!("evaluators ({}) have not answered in time", config.names(selected))));
+        Some(said.unwrap_or_else(|_| silent()).map(|said| priced(said.price)))
     }
 }
 

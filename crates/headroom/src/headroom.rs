@@ -113,10 +113,20 @@ impl Headroom {
     pub async fn keep_proving(self: Arc<Self>, cancel: CancellationToken) {
         let asked = || {
             let unproven = self.unproven();
-            self.proven.send_if_modified(|known| std::mem::replace(known, unproven.clone()) != unproven);
+            let hidden = self.tools.hidden();
+            let is_other =
+                self.proven.send_if_modified(|known| std::mem::replace(known, unproven.clone()) != unproven);
+            // What is missing at servers that can be asked the proofs tell.
+            match (&hidden, is_other) {
+                (Some(why), true) => tracing::warn!(%why, "no quota is raised: API servers cannot be asked"),
+                (None, true) if unproven.is_none() => {
+                    tracing::info!("quotas are raised where that is granted");
+                }
+                _ => {}
+            }
             self.tools.metrics.servers(
                 self.tools.proofs.counts(),
-                self.tools.hidden().is_some(),
+                hidden.is_some(),
                 self.tools.writer.impersonates(),
             );
         };

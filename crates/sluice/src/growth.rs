@@ -116,7 +116,7 @@ fn judge(gate: Gate, token: WriteToken) -> Judge {
                 }
                 Judgement::Allowed => GrowthVerdict::Allowed,
                 Judgement::Refused(words) => GrowthVerdict::Refused(words),
-                Judgement::Undecided(why) => GrowthVerdict::Undecided(why.to_owned()),
+                Judgement::Undecided(why) => GrowthVerdict::Undecided(why.into_owned()),
             }
         }
         .boxed()

@@ -1,5 +1,6 @@
 //! Judges updates of pods without gates, and charges those that take more (see [`admission`](crate::admission)).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use sluice_engine::{Charge, Patience, PodId, QuotaId, QuotaSet, Reason};
@@ -82,7 +83,7 @@ impl Accounts {
                 Ok(Some(PodFacts { charge: Charge::clone(charge), ..change.after.clone() }))
             }
             Some(Price::NoMatch) => Ok(None),
-            None => Err(UNEVALUATED),
+            None => Err(change.unpriced.clone().unwrap_or(UNEVALUATED)),
         }
     }
 
@@ -112,13 +113,13 @@ impl Accounts {
         find: impl FnOnce(NamespaceId) -> Option<(K, Version)>,
     ) -> Result<Option<(K, NamespaceId)>, Judgement> {
         if !self.leading || self.is_resigning {
-            return Err(Judgement::Undecided("this process does not lead"));
+            return Err(Judgement::Undecided(Cow::Borrowed("this process does not lead")));
         }
         if !is_charged {
             return Ok(None);
         }
         if before == Version::default() {
-            return Err(Judgement::Undecided("the object has no version"));
+            return Err(Judgement::Undecided(Cow::Borrowed("the object has no version")));
         }
         let Some(namespace) = cluster.namespaces.id(namespace) else { return Err(UNSEEN) };
         match cluster.namespaces.is_targeted(namespace) {

@@ -4,6 +4,7 @@
 //! update asks for. A pod by which the VM gets that, the target of a migration, costs nothing more then. Where VMs are
 //! charged by their pods, what that one is going to take is found from the VM and a launcher that there is.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use sluice_engine::{Charge, Patience, PodId, QuotaId};
@@ -24,7 +25,7 @@ const ALLOWED: Asked = Asked::Judged(Judgement::Allowed);
 
 /// A VM none of whose pods is known to run: what it is to take more could not be recorded, and a predecessor may be letting
 /// a pod of it go for what it had. Where VMs are charged by their pods, what the next one takes is not known either.
-const RUNS_NOT: Judgement = Judgement::Undecided("no pod of the VM runs yet");
+const RUNS_NOT: Judgement = Judgement::Undecided(Cow::Borrowed("no pod of the VM runs yet"));
 
 impl Accounts {
     pub fn judge_machine(

@@ -205,7 +205,7 @@ fn an_edit_of_a_quota_is_worked_off_some_pods_at_a_time_and_nothing_is_decided_b
     story.server.delete_pod("p001");
     assert_eq!(
         story.judge("p002", 2, 100),
-        Judgement::Undecided("the object or a quota has changed meanwhile")
+        Judgement::Undecided("the object or a quota has changed meanwhile".into())
     );
     story.run(at(200));
     assert_eq!(story.server.taken(), 100, "the room of both pods was given away once");

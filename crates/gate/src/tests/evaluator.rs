@@ -78,7 +78,17 @@ pub struct Evaluators {
     /// By which round of it the replica was told about a pod last, and by which state.
     shown: BTreeMap<(usize, String), (u64, usize)>,
     /// What replicas have asked to release: in which life, which pod of which namespace, by which round.
-    sent: Vec<((usize, u32), Box<str>, String, u64)>,
+    sent: Vec<Asked>,
+}
+
+/// A release that was asked for.
+#[derive(Debug)]
+struct Asked {
+    /// The replica and its life.
+    by: (usize, u32),
+    namespace: Box<str>,
+    pod: String,
+    round: u64,
 }
 
 impl Evaluators {
@@ -105,18 +115,17 @@ impl Evaluators {
             let last = seen.map(|change| &change.object).find(|pod| uid(pod) == uid_of);
             last.is_some_and(|pod| !is_gated(pod))
         };
-        for (by, of, earlier, its_round) in &self.sent {
-            let is_before = *by == (replica, life) && *of == namespace && *its_round != round;
-            if is_before && *earlier != pod && is_gone_at(earlier, server.log.len()) {
-                assert!(
-                    is_gone_at(earlier, state),
-                    "{release:?} goes by round {round} of state {state} that does not show {earlier}, sent by round {its_round}"
-                );
+        let by = (replica, life);
+        for before in &self.sent {
+            let is_of_it = before.by == by && before.namespace == namespace && before.pod != pod;
+            if is_of_it && before.round != round && is_gone_at(&before.pod, server.log.len()) {
+                let is_shown = is_gone_at(&before.pod, state);
+                assert!(is_shown, "{release:?} goes by a state that does not show {before:?}");
             }
         }
         // A request for it that was refused says nothing any more.
-        self.sent.retain(|(by, _, earlier, _)| (*by, earlier) != ((replica, life), &pod));
-        self.sent.push(((replica, life), namespace, pod, round));
+        self.sent.retain(|before| before.by != by || before.pod != pod);
+        self.sent.push(Asked { by, namespace, pod, round });
     }
 
     /// The replica knows nothing of what was answered.

@@ -148,7 +148,7 @@ fn a_quota_that_changes_meanwhile_is_decided_on_anew() {
     };
     story.server.set_hard(2500);
     assert_eq!(story.used_after(100), "2");
-    let undecided = Judgement::Undecided("the object or a quota has changed meanwhile");
+    let undecided = Judgement::Undecided("the object or a quota has changed meanwhile".into());
     assert_eq!(story.answered, [(ticket, undecided)]);
     assert!(matches!(story.grow(3, 300), Judgement::Refused(_)));
 }
@@ -188,7 +188,7 @@ fn what_was_allowed_stays_charged_when_the_quotas_change() {
 fn a_vm_that_does_not_run_is_plugged_in_when_it_does() {
     let mut story = Story::counting(Calculator::VirtualResources, 1500);
     story.see_machine(&of_version(sized(2, 2), 10), 0);
-    let undecided = Judgement::Undecided("no pod of the VM runs yet");
+    let undecided = Judgement::Undecided("no pod of the VM runs yet".into());
     assert_eq!(story.grow(3, 100), undecided, "it is not known to have a pod");
     story.server.create_pod(SOURCE, 100, 0);
     assert_eq!(story.used_after(200), "0");

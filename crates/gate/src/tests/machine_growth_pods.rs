@@ -122,7 +122,7 @@ fn without_a_pod_it_is_not_known_what_the_next_one_takes() {
     let mut story = Story::counting(Calculator::VmiPodUsage, 1000);
     story.see_machine(&before(), 0);
     story.run(at(0));
-    let undecided = Judgement::Undecided("no pod of the VM runs yet");
+    let undecided = Judgement::Undecided("no pod of the VM runs yet".into());
     assert_eq!(grow(&mut story, &before(), 4, 100), undecided);
     assert_eq!(grow(&mut story, &before(), 1, 200), Judgement::Allowed, "less is allowed");
     story.server.create_pod(SOURCE, 200, 0);

@@ -147,7 +147,8 @@ async fn a_resize_is_judged_by_what_it_says_of_the_new_pod() {
 
     kill(&sidecar).await;
     let silent = async || resize("400m").await.filter(|(code, _)| *code == 429);
-    wait::eventually(SOON, silent, "a resize that nobody judges").await.unwrap();
+    let (_, words) = wait::eventually(SOON, silent, "a resize that nobody judges").await.unwrap();
+    assert!(words.contains("evaluator label"), "{words}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,8 +8,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_engine::Uid;
 use sluice_engine::headroom::{Budget, Grant, MARK, NUDGE_KEY, NativeQuota};
+use sluice_engine::quantity::Format;
+use sluice_engine::{Quantity, Uid};
 use sluice_runtime::backoff::{Backoff, Retry};
 use sluice_runtime::events::Report;
 
@@ -260,18 +261,28 @@ fn waiting(facts: &Facts) -> Option<(Arc<str>, usize)> {
     Some((text.into(), facts.blocked.len()))
 }
 
+/// What a claim for the state of a TPM or firmware takes of a key of a quota (`PVCSize` of that file); `None`: nothing.
+fn of_a_claim(key: &str) -> Option<Quantity> {
+    if key.ends_with("requests.storage") {
+        return Some(Quantity::from_units(10 << 20, Format::BinarySi));
+    }
+    let counts = key == "persistentvolumeclaims"
+        || key == "count/persistentvolumeclaims"
+        || key.ends_with("storageclass.storage.k8s.io/persistentvolumeclaims");
+    counts.then(|| Quantity::from_units(1, Format::DecimalSi))
+}
+
 /// KubeVirt creates a claim for the target before the target itself
 /// (`pkg/storage/backend-storage/backend-storage.go`), and the webhook is not asked about claims.
 fn claims(facts: &Facts, blocked: &Blocked) -> Option<Vec<Report>> {
-    let of_claims = |key: &str| key == "persistentvolumeclaims" || key.ends_with("requests.storage");
     let limits = |quota: &NativeQuota| {
-        let key = quota.spec_hard.keys().find(|key| of_claims(key))?;
-        Some(format!(
-            "quota {} limits {key} ({} of {} used)",
-            quota.name,
-            quota.used.get(key).map_or_else(|| "0".to_owned(), ToString::to_string),
-            quota.spec_hard.get(key)?
-        ))
+        let lacks = |(key, hard): (&Arc<str>, &Quantity)| {
+            let used = quota.used.get(key).copied().unwrap_or(Quantity::ZERO);
+            let fits = used.checked_add(of_a_claim(key)?).is_ok_and(|after| after <= *hard);
+            let text = || format!("quota {} limits {key} ({used} of {hard} used)", quota.name);
+            (!fits).then(text)
+        };
+        quota.spec_hard.iter().find_map(lacks)
     };
     let limit = facts.quotas.iter().find_map(limits).filter(|_| blocked.keeps_state)?;
     let text = format!(

@@ -227,8 +227,17 @@ fn a_second_claim_that_a_quota_does_not_allow_is_told() {
     scene.facts.blocked[0].keeps_state = true;
     scene.nudges(0, 1_500);
     assert_eq!(scene.done(1_600), NONE, "no quota is about claims");
+    let mebibytes = |count: i64| count << 20;
+    for (name, key, hard, used) in [
+        ("roomy", "persistentvolumeclaims", 75, 0),
+        ("of-a-class", "gold.storageclass.storage.k8s.io/requests.storage", mebibytes(30), mebibytes(20)),
+    ] {
+        scene.facts.quotas.push(quota(name, key, hard, used));
+        let told: Vec<_> = (2_000..60_000).step_by(500).flat_map(|now| scene.look(now).tell).collect();
+        assert!(told.is_empty(), "{name}: there is room for one more: {told:?}");
+    }
     scene.facts.quotas.push(quota("claims", "persistentvolumeclaims", 3, 3));
-    let told: Vec<_> = (2_000..60_000).step_by(500).flat_map(|now| scene.look(now).tell).collect();
+    let told: Vec<_> = (60_000..120_000).step_by(500).flat_map(|now| scene.look(now).tell).collect();
     assert_eq!(told.len(), 2, "the migration and the machine");
     assert!(
         told[0].note.contains("quota claims limits persistentvolumeclaims (3 of 3 used)"),

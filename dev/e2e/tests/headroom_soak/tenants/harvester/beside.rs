@@ -116,4 +116,6 @@ async fn without_the_annotation_both_at_once_do_not_hinder_each_other() {
         let migration = vm.migrate().await.unwrap();
         beside.ends_well(&vm, &migration).await;
     }
+    let written = beside.harvester.spec_writes();
+    assert!(written >= 2, "Harvester has raised and lowered the quota too: {written} writes");
 }
