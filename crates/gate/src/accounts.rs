@@ -41,6 +41,7 @@ use super::admission::{Judgement, Ticket};
 use super::cluster::Cluster;
 use super::cluster::machines::Owner;
 use super::config::Moment;
+use super::evaluators::ReadRound;
 use super::orders::{Order, Orders};
 use super::stage::Stage;
 pub use machines::unknown_text;
@@ -65,6 +66,8 @@ pub struct Accounts {
     /// Another process is to lead.
     is_resigning: bool,
     evaluations: Evaluations,
+    /// Namespaces that are to be read for their rounds.
+    reads: Vec<ReadRound>,
     unevaluated: Unevaluated,
     shadow: Shadow,
     stages: PodStages,
@@ -162,7 +165,7 @@ impl Accounts {
         let decides = self.leading && !self.is_resigning;
         let has_more = decides && self.queue().has_news();
         let asks = self.evaluations.has_next(cluster.config.evaluations_at_a_time);
-        if has_more || asks || self.shadow.has_moved() || !self.is_settled() {
+        if has_more || asks || !self.reads.is_empty() || self.shadow.has_moved() || !self.is_settled() {
             return Some(now.mono_ms);
         }
         let later = [

@@ -7,7 +7,7 @@ use sluice_index::{ArqWire, ChargeObject, ClusterQuotaChargeWire, NamespaceId, P
 pub use sluice_runtime::request::Answer;
 
 use super::admission::{Judgement, Ticket};
-use super::evaluators::{Evaluate, Failed, Said};
+use super::evaluators::{Evaluate, Failed, NotRead, ReadRound, Said};
 use super::explain::HeldTold;
 
 /// Something to be done outside.
@@ -29,6 +29,8 @@ pub enum Action {
     CatchUp,
     /// Read a pod as it is now.
     Read(Release),
+    /// Read the pods of a namespace, to be sent to evaluators.
+    ReadRound(ReadRound),
     /// Ask evaluators what a pod takes.
     Evaluate(Box<Evaluate>),
     /// Answer a question ([`State::ask`](super::State::ask)).
@@ -213,6 +215,8 @@ pub enum Outcome {
     EventWritten(GateEvent, bool),
     /// Of [`Action::CatchUp`]; it never fails.
     CaughtUp,
+    /// Of a [`ReadRound`]: the namespace, and the number of the round.
+    RoundRead(NamespaceId, u64, Result<(), NotRead>),
     /// Of an [`Evaluate`].
     Evaluated {
         /// The pod's handle.

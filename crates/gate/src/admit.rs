@@ -115,3 +115,20 @@ fn unpriced(failed: &Failed) -> Judgement {
         Again::Later | Again::In(_) => Judgement::Undecided(Cow::Owned(failed.text.to_string())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_evaluators_do_not_say_is_refused_for_now_or_until_something_changes() {
+        let failed = |again| Failed { text: "evaluator label is not there".into(), by: 0, again };
+        for again in [Again::Later, Again::In(Duration::from_secs(1))] {
+            assert_eq!(unpriced(&failed(again)), Judgement::Undecided("evaluator label is not there".into()));
+        }
+        let lasting = unpriced(&failed(Again::WhenChanged));
+        assert_eq!(lasting, Judgement::Refused("evaluator label is not there".to_owned()));
+    }
+}

@@ -27,6 +27,9 @@ pub const AT_A_TIME: usize = 16;
 /// So many pods are read at a time, since large ones of a tenant are in memory whole.
 const PODS_OF_A_PAGE: u32 = 50;
 
+/// So many pages are read at a time.
+const PAGES_AT_A_TIME: usize = 2;
+
 /// Which part of a list is read.
 pub(super) enum Page {
     /// The begin of one that is of this version or a later one; 0: of now.
@@ -48,6 +51,8 @@ pub struct Apply {
     /// no charge from its turn.
     lists: Arc<Semaphore>,
     others: Arc<Semaphore>,
+    /// Pages of pods in their JSON: two are in memory at a time.
+    pub(super) pages: Arc<Semaphore>,
     request_deadline: Duration,
 }
 
@@ -74,6 +79,7 @@ impl Apply {
             write_event: Arc::new(write_event),
             lists: Arc::new(Semaphore::new(at_a_time)),
             others: Arc::new(Semaphore::new(at_a_time)),
+            pages: Arc::new(Semaphore::new(PAGES_AT_A_TIME)),
             request_deadline,
         }
     }
@@ -125,6 +131,7 @@ impl Apply {
             | Action::CatchUpClusterQuotas
             | Action::ListTargets
             | Action::Answer(..)
+            | Action::ReadRound(_)
             | Action::Evaluate(_)
             | Action::WriteEvent(_)
             | Action::Release(_) => None,
@@ -201,11 +208,11 @@ impl Apply {
         namespace: &str,
         page: &Page,
     ) -> kube::Result<ObjectList<Box<RawValue>>> {
-        let _turn = self.lists.acquire().await.ok();
         let parameters = ListParams::default().limit(PODS_OF_A_PAGE);
         let parameters = match page {
             Page::First { version: 0 } => parameters,
-            // The API server has it as soon as it has seen that version; the present it would have to look for.
+            // An API server that lists from its cache has it as soon as it has seen that version; for the present it would ask
+            // etcd.
             Page::First { version } => {
                 parameters.at(&version.to_string()).matching(VersionMatch::NotOlderThan)
             }

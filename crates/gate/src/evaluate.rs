@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::FutureExt as _;
 use sluice_engine::Charge;
 use sluice_index::{PodFacts, PodView, ViewKey};
 use tokio::time::timeout;
@@ -14,8 +13,8 @@ use super::action::Outcome;
 use super::apply::Apply;
 use super::apply::Page;
 use super::evaluators::{
-    Again, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, OtherPodsForm, Price, Priced,
-    RoundOf, Said,
+    Again, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, NotRead, OtherPodsForm, Price,
+    Priced, ReadRound, Said,
 };
 use super::handle::Gate;
 use super::metrics::Work;
@@ -28,6 +27,9 @@ const ANSWERED_IN: Duration = Duration::from_secs(60);
 
 /// So long an update of a pod waits for an answer.
 const JUDGED_IN: Duration = Duration::from_secs(2);
+
+/// What is told of a pod in a namespace whose pods could not be read.
+const UNREAD: &str = "the pods of its namespace could not be read from the API server";
 
 /// What is told of a pod in a namespace whose pods cannot be sent along.
 const TOO_MANY: &str = "the pods of the namespace are too many to be sent to evaluators (3.6 MB, cut to what counting \
@@ -116,12 +118,9 @@ impl Gate {
     }
 
     async fn answer_about(&self, apply: &Apply, question: &Evaluate) -> Result<Said, Failed> {
-        let beside = match question.round.zip(question.config.other_pods) {
-            Some((round, form)) => Some(self.pods_beside(apply, question, round, form).await?),
-            None => None,
-        };
+        let beside = question.round.as_ref().and_then(|round| round.pods.get());
         let kept = self.texts.lock().get(&question.uid, question.hash);
-        let own = || beside.as_ref().and_then(|pods| pods.own(&question.uid, question.hash));
+        let own = || beside?.own(&question.uid, question.hash);
         let text = match kept.or_else(own) {
             Some(text) => text,
             None => self.read_text(apply, question).await?,
@@ -134,26 +133,17 @@ impl Gate {
         answer
     }
 
-    /// The pods of the namespace by the state that the round is about.
-    async fn pods_beside(
-        &self,
-        apply: &Apply,
-        question: &Evaluate,
-        round: RoundOf,
-        form: OtherPodsForm,
-    ) -> Result<Arc<NamespacePods>, Failed> {
-        let read = || {
-            let (apply, view) = (apply.clone(), Arc::clone(&self.view));
-            let namespace = Arc::clone(&question.namespace);
-            let metrics = self.metrics.clone();
-            let read = async move {
-                let read = read_namespace(&apply, &view, &namespace, round.version, form).await;
-                metrics.observe_round(read.as_ref().map(|pods| pods.fit));
-                read.map(Arc::new)
-            };
-            read.boxed()
-        };
-        self.rounds.get(round.number, read).await
+    /// Reads the pods of a namespace for its round.
+    pub(super) async fn read_round(&self, apply: &Apply, read: ReadRound) -> Outcome {
+        let ReadRound { namespace, name, round, form } = read;
+        let reading = read_namespace(apply, &self.view, &name, round.version, form);
+        let late = || Err(NotRead { text: UNREAD.into(), are_too_many: false });
+        let pods = timeout(ANSWERED_IN, reading).await.unwrap_or_else(|_| late());
+        self.metrics.observe_round(pods.as_ref().map(|pods| pods.fit));
+        let read = pods.map(|pods| {
+            let _ = round.pods.set(pods);
+        });
+        Outcome::RoundRead(namespace, round.number, read)
     }
 
     async fn read_text(&self, apply: &Apply, question: &Evaluate) -> Result<Bytes, Failed> {
@@ -198,7 +188,8 @@ impl Gate {
             let counted = Arc::new(Charge::clone(&after.charge));
             let other_pods = match (config.other_pods, self.reader.get()) {
                 (Some(form), Some(reader)) => {
-                    read_namespace(reader, &self.view, &after.namespace, 0, form).await?.encoded
+                    let read = read_namespace(reader, &self.view, &after.namespace, 0, form).await;
+                    read.map_err(|why| failed(&why.text))?.encoded
                 }
                 (Some(_), None) => return Err(failed("the pods of its namespace cannot be read yet")),
                 (None, _) => Bytes::new(),
@@ -230,18 +221,18 @@ async fn read_namespace(
     namespace: &str,
     version: u64,
     form: OtherPodsForm,
-) -> Result<NamespacePods, Failed> {
+) -> Result<NamespacePods, NotRead> {
     let mut gathering = Gathering::new(form);
     let mut next = Page::First { version };
     loop {
+        // The page is in memory until its pods are gathered.
+        let _turn = apply.pages.acquire().await;
         let page = apply.pod_texts(namespace, &next).await.map_err(|error| {
-            tracing::debug!(%namespace, %error, "reading the pods of a namespace to evaluate one");
-            Failed {
-                again: Again::In(AGAIN),
-                ..failed("the pods of its namespace could not be read from the API server")
-            }
+            tracing::debug!(%namespace, %error, "reading the pods of a namespace to evaluate some");
+            NotRead { text: UNREAD.into(), are_too_many: false }
         })?;
-        add_page(&mut gathering, view, &page.items).map_err(|TooMany| failed(TOO_MANY))?;
+        let too_many = |TooMany| NotRead { text: TOO_MANY.into(), are_too_many: true };
+        add_page(&mut gathering, view, &page.items).map_err(too_many)?;
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => next = Page::Next { token },
             None => return Ok(gathering.finish()),

@@ -1,14 +1,16 @@
 //! Which pods evaluators are asked about, and what they answer.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use kube::core::{Selector, SelectorExt as _};
 use sluice_engine::{Charge, PodId, Uid};
-use sluice_index::{PodView, Version};
+use sluice_index::{NamespaceId, PodView, Version};
+
+use super::other_pods::NamespacePods;
 
 /// What becomes of pods about which no answer can be had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,12 +59,36 @@ pub struct OtherPodsForm {
 }
 
 /// A round: pods of a namespace that are asked about together, by one state of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct RoundOf {
     /// Tells it from all others; 0: none.
     pub number: u64,
     /// The state of the namespace is to be of this version of its pods, or of a later one.
     pub version: u64,
+    /// The pods by that state, once they are read.
+    pub(crate) pods: Arc<OnceLock<NamespacePods>>,
+}
+
+/// The pods of a namespace have to be read for a round.
+#[derive(Clone, Debug)]
+pub struct ReadRound {
+    /// The namespace's handle.
+    pub namespace: NamespaceId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The round.
+    pub round: RoundOf,
+    /// How they are to be sent.
+    pub form: OtherPodsForm,
+}
+
+/// Why the pods of a namespace are not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRead {
+    /// What is told of it, the same each time.
+    pub text: Arc<str>,
+    /// They are too many to be sent: that lasts.
+    pub are_too_many: bool,
 }
 
 impl fmt::Debug for EvaluatorsConfig {

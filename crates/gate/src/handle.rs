@@ -16,7 +16,6 @@ use super::apply::Apply;
 use super::config::{GateConfig, Moment};
 use super::evaluators::EvaluatorsConfig;
 use super::metrics::{GateMetrics, Work};
-use super::other_pods::ReadRounds;
 use super::shadow::ShadowConfig;
 use super::state::State;
 use super::targeting::targeting;
@@ -50,8 +49,6 @@ pub struct Gate {
     pub(super) shadow: Arc<latest::Sender<(u32, Option<Arc<ShadowConfig>>)>>,
     pub(super) view: Arc<ViewKey>,
     pub(super) texts: Arc<Mutex<Texts>>,
-    /// What the last rounds have shown of their namespaces.
-    pub(super) rounds: Arc<ReadRounds>,
     /// Reads pods, once the gate runs.
     pub(super) reader: Arc<OnceLock<Apply>>,
     /// Told when there is something else to show of cluster quotas.
@@ -115,7 +112,6 @@ impl Gate {
             shadow: Arc::default(),
             view: Arc::default(),
             texts: Arc::default(),
-            rounds: Arc::default(),
             reader: Arc::default(),
             clusters_changed: Arc::default(),
         }

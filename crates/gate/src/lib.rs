@@ -55,7 +55,7 @@ pub use apply::{AT_A_TIME, Apply};
 pub use config::{GateConfig, Moment};
 pub use evaluators::{
     Again, AskEvaluators, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, MOST_EVALUATORS,
-    OnFailure, OtherPodsForm, Price, Priced, RoundOf, Said, Selection,
+    NotRead, OnFailure, OtherPodsForm, Price, Priced, ReadRound, RoundOf, Said, Selection,
 };
 pub use explain::{
     Ahead, Explanation, HeldTold, Lack, Line, Obstacle, PodExplanation, QuotaExplanation, QuotaName, Short,

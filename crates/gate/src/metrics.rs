@@ -15,7 +15,7 @@ use prometheus_client::registry::{Registry, Unit};
 use sluice_engine::{Quantity, QuotaId};
 use sluice_runtime::clock::ServerClock;
 
-use super::evaluators::Failed;
+use super::evaluators::NotRead;
 use super::other_pods::Fit;
 use super::state::State;
 use super::stats::Stats;
@@ -109,7 +109,7 @@ impl GateMetrics {
     }
 
     /// The pods of a namespace were read to be sent to evaluators.
-    pub(super) fn observe_round(&self, fit: Result<Fit, &Failed>) {
+    pub(super) fn observe_round(&self, fit: Result<Fit, &NotRead>) {
         let sent = match fit {
             Ok(Fit::Whole) => "whole",
             Ok(Fit::Cut) => "cut",

@@ -1,19 +1,13 @@
 //! The other pods of a namespace, which are sent to evaluators along with each question: read once for each round.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::fmt;
 
 use bytes::Bytes;
-use futures::FutureExt as _;
-use futures::future::{BoxFuture, Shared};
-use parking_lot::Mutex;
 use sluice_engine::Uid;
 use sluice_index::{PodView, ViewKey, cut_to_what_counts};
 
-use super::evaluators::{Failed, OtherPodsForm};
-
-/// So many rounds are kept: those that are under way.
-const KEPT: usize = super::accounts::parts::evaluations::rounds::AT_A_TIME;
+use super::evaluators::OtherPodsForm;
 
 /// How much is kept of what is sent of pods when they are asked about (bytes).
 const MOST_OWN_BYTES: usize = 4 << 20;
@@ -22,7 +16,7 @@ const MOST_OWN_BYTES: usize = 4 << 20;
 const AROUND_A_POD: usize = 16;
 
 /// The pods of a namespace by one state of it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct NamespacePods {
     /// All of them, encoded.
     pub encoded: Bytes,
@@ -40,6 +34,12 @@ pub enum Fit {
     Whole,
     /// Cut to what counting needs.
     Cut,
+}
+
+impl fmt::Debug for NamespacePods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes, {:?}", self.encoded.len(), self.fit)
+    }
 }
 
 impl NamespacePods {
@@ -76,10 +76,12 @@ impl Gathering {
     pub fn add(&mut self, view: PodView) -> Result<(), TooMany> {
         let with_gates = view.json_with_gates();
         let PodView { json, hash, uid, .. } = view;
-        let own = Bytes::from(json);
+        let (own, is_gated) = (Bytes::from(json), with_gates.is_some());
         let pod = with_gates.map_or_else(|| own.clone(), Bytes::from);
-        self.own_bytes = self.own_bytes.saturating_add(own.len());
-        if self.own_bytes <= MOST_OWN_BYTES {
+        // Those that wait are asked about in each round.
+        let most = if is_gated { MOST_OWN_BYTES } else { MOST_OWN_BYTES / 2 };
+        if self.own_bytes + own.len() <= most {
+            self.own_bytes += own.len();
             self.own.insert(Uid::parse(&uid), (hash, own));
         }
         self.push(pod);
@@ -123,32 +125,6 @@ pub fn add_page(
     Ok(())
 }
 
-type Read = Shared<BoxFuture<'static, Result<Arc<NamespacePods>, Failed>>>;
-
-/// The last rounds: whoever asks first about a pod of one reads the namespace, and others wait for that.
-#[derive(Default)]
-pub struct ReadRounds(Mutex<VecDeque<(u64, Read)>>);
-
-impl ReadRounds {
-    /// The pods of this round; `read` reads them.
-    pub fn get(
-        &self,
-        round: u64,
-        read: impl FnOnce() -> BoxFuture<'static, Result<Arc<NamespacePods>, Failed>>,
-    ) -> Read {
-        let mut rounds = self.0.lock();
-        if let Some((_, known)) = rounds.iter().find(|(known, _)| *known == round) {
-            return known.clone();
-        }
-        let begun = read().shared();
-        if rounds.len() >= KEPT {
-            rounds.pop_front();
-        }
-        rounds.push_back((round, begun.clone()));
-        begun
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
@@ -177,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_namespace_is_sent_whole_or_cut_or_not_at_all_and_never_short() {
-        for (pods, fit) in [(100, Fit::Whole), (1_000, Fit::Whole), (5_000, Fit::Cut)] {
+        for (pods, fit) in [(100, Fit::Whole), (1_000, Fit::Whole), (5_000, Fit::Cut), (20_000, Fit::Cut)] {
             let gathered = gathered(pods, 3_000).unwrap();
             let sent = std::str::from_utf8(&gathered.encoded).unwrap();
             assert_eq!((gathered.fit, sent.lines().skip(1).count()), (fit, pods));
@@ -198,26 +174,5 @@ mod tests {
         );
         assert_eq!(gathered.own(&Uid::parse("u-1"), hash), Some(json));
         assert_eq!(gathered.own(&Uid::parse("u-1"), hash ^ 1), None);
-    }
-
-    #[tokio::test]
-    async fn a_round_is_read_once() {
-        let (rounds, reads) = (ReadRounds::default(), Arc::new(Mutex::new(0)));
-        let get = |round| {
-            let reads = Arc::clone(&reads);
-            let read = || async move {
-                *reads.lock() += 1;
-                Ok(Arc::new(NamespacePods::default()))
-            };
-            rounds.get(round, || read().boxed())
-        };
-        let (one, other) = tokio::join!(get(1), get(1));
-        assert!(Arc::ptr_eq(&one.unwrap(), &other.unwrap()));
-        get(2).await.unwrap();
-        assert_eq!(*reads.lock(), 2);
-        for round in 3..20 {
-            get(round).await.unwrap();
-        }
-        assert_eq!(rounds.0.lock().len(), KEPT, "memory is bounded");
     }
 }

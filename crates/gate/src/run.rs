@@ -127,6 +127,7 @@ impl Gate {
                             let both = async { tokio::join!(watches.namespaces.list_again(), aaqs) };
                             cancel.run_until_cancelled(both).await.map(|_| Outcome::TargetsListed)
                         }
+                        Action::ReadRound(read) => Some(gate.read_round(&apply, read).await),
                         Action::Evaluate(question) => Some(gate.evaluate(&apply, *question).await),
                         action => apply.execute(action).await,
                     };

@@ -171,12 +171,7 @@ impl State {
         }
         if !self.accounts.is_leading() {
             self.releaser.clear_queue();
-            return self
-                .accounts
-                .plan_evaluations(&self.cluster)
-                .into_iter()
-                .map(|question| Action::Evaluate(Box::new(question)))
-                .collect();
+            return self.plan_evaluations();
         }
         if self.accounts.are_machines_appraised() {
             self.accounts.decide(&self.cluster, now);
@@ -197,13 +192,18 @@ impl State {
         actions.extend(
             self.accounts.plan_machine_reads(&self.cluster, now).into_iter().map(Action::ReadMachine),
         );
-        let questions = self.accounts.plan_evaluations(&self.cluster);
-        actions.extend(questions.into_iter().map(|question| Action::Evaluate(Box::new(question))));
+        actions.extend(self.plan_evaluations());
         let answers = self.accounts.take_answers();
         actions.extend(answers.into_iter().map(|(ticket, judgement)| Action::Answer(ticket, judgement)));
         let view = View { cluster: &self.cluster, accounts: &self.accounts, releaser: &self.releaser };
         actions.extend(self.reporter.plan(view, now).into_iter().map(Action::WriteEvent));
         actions
+    }
+
+    fn plan_evaluations(&mut self) -> Vec<Action> {
+        let reads = self.accounts.take_reads().into_iter().map(Action::ReadRound);
+        let questions = self.accounts.plan_evaluations(&self.cluster).into_iter();
+        reads.chain(questions.map(|question| Action::Evaluate(Box::new(question)))).collect()
     }
 
     /// Takes note of what became of an action.
@@ -225,6 +225,9 @@ impl State {
                 self.reporter.on_event_written(&self.cluster, &event, is_written, now);
             }
             Outcome::CaughtUp => self.accounts.on_caught_up(&self.cluster, now),
+            Outcome::RoundRead(namespace, number, read) => {
+                self.accounts.on_round_read(&self.cluster, namespace, number, read, now);
+            }
             Outcome::Evaluated { pod, uid, hash, serial, answer } => {
                 self.accounts.on_evaluated(&self.cluster, (pod, &uid), (hash, serial), answer, now);
             }

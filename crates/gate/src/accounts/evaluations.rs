@@ -17,7 +17,7 @@ use crate::action::Release;
 use crate::cluster::Cluster;
 use crate::cluster::machines::Owner;
 use crate::config::Moment;
-use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, Said};
+use crate::evaluators::{Content, Evaluate, EvaluatorsConfig, Failed, NotRead, ReadRound, Said};
 use crate::orders::{News, Order};
 use crate::shadow::RuleFigures;
 use crate::stage::{Stage, Stuck};
@@ -195,11 +195,7 @@ impl Accounts {
             Answered::Dropped => {}
             Answered::Priced => self.on_priced(cluster, id, &record, now),
             Answered::Failed => {
-                let is_decided_by = matches!(self.stages.get(id), Stage::Waiting(_) | Stage::Assumed { .. });
-                if is_decided_by && !self.sent.may_be_done(id, &record.uid) {
-                    // It was asked about again, and what was said before does not hold.
-                    self.reclassify(cluster, id, record.namespace, now);
-                }
+                self.reclassify_unless_going(cluster, id, now);
                 if self.leading && self.evaluations.is_told(id) {
                     self.orders.tell(News::Held(id, now));
                 }
@@ -210,28 +206,86 @@ impl Accounts {
     /// Begins the rounds whose time has come.
     fn begin_rounds(&mut self, cluster: &Cluster, now: Moment) {
         while let Some(namespace) = self.evaluations.rounds().next(now.mono_ms) {
+            let pods = cluster.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
+            let is_assumed = |id: &PodId| matches!(self.stages.get(*id), Stage::Assumed { .. });
+            if pods.iter().any(is_assumed) && self.evaluations.rounds().put_off(namespace, now.mono_ms) {
+                continue;
+            }
             // What was not answered may have been done, or be done yet. The request is repeated, and the answer to that tells.
             let is_repeated = |id: PodId| {
-                let is_assumed = matches!(self.stages.get(id), Stage::Assumed { .. });
-                is_assumed && cluster.pods.get(id).is_some_and(|pod| pod.namespace == namespace)
+                let pod = cluster.pods.get(id).filter(|pod| pod.namespace == namespace && is_assumed(&id));
+                pod.is_some_and(|pod| self.sent.may_be_done_on(id, &pod.uid, pod.version))
             };
-            if self.sent.is_any_in_flight(namespace) || self.sent.in_doubt().any(is_repeated) {
+            // In a pause nothing is repeated, and it waits for the round.
+            let may_be_repeated = !self.reclassification.is_paused(namespace);
+            if self.sent.is_any_in_flight(namespace)
+                || may_be_repeated && self.sent.in_doubt().any(is_repeated)
+            {
                 self.evaluations.rounds().hold(namespace);
                 continue;
             }
-            let pods = cluster.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
-            let (mut members, mut version) = (Vec::new(), 0);
-            for (id, record) in pods.iter().filter_map(|id| Some((*id, cluster.pods.get(*id)?))) {
-                version = record.version.number().max(version);
-                let selected = self.asked_of(cluster, id, record);
-                if selected != 0 {
-                    members.push(Member { pod: id, selected, is_waiting: record.gates != Gates::None });
-                }
-            }
-            self.evaluations.begin_round(namespace, members, version, now);
+            let version =
+                pods.iter().filter_map(|id| cluster.pods.get(*id)).map(|pod| pod.version.number()).max();
+            let form = self.evaluations.config().and_then(|config| config.other_pods);
+            let name = cluster.namespaces.get(namespace).map(|known| Arc::clone(&known.name));
+            let (Some(version), Some(name), Some(form)) = (version, name, form) else {
+                self.evaluations.rounds().forget(namespace);
+                continue;
+            };
+            let round = self.evaluations.rounds().begin_reading(namespace, version, now.mono_ms);
+            self.reads.extend(round.map(|round| ReadRound { namespace, name, round, form }));
         }
         for id in self.evaluations.rounds().take_resumed() {
             self.enqueue_release(cluster, id);
+        }
+    }
+
+    /// The namespaces to read for their rounds.
+    pub fn take_reads(&mut self) -> Vec<ReadRound> {
+        std::mem::take(&mut self.reads)
+    }
+
+    /// A namespace is read for its round, or is not.
+    pub fn on_round_read(
+        &mut self,
+        cluster: &Cluster,
+        namespace: NamespaceId,
+        number: u64,
+        read: Result<(), NotRead>,
+        now: Moment,
+    ) {
+        if !self.evaluations.rounds().is_under_way(namespace, number) {
+            return;
+        }
+        let pods = cluster.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
+        let member = |id: &PodId| {
+            let record = cluster.pods.get(*id)?;
+            let selected = self.asked_of(cluster, *id, record);
+            let is_waiting = record.gates != Gates::None;
+            (selected != 0).then_some(Member { pod: *id, selected, is_waiting })
+        };
+        let members: Vec<Member> = pods.iter().filter_map(member).collect();
+        match read {
+            Ok(()) => self.evaluations.begin_round(namespace, members, now),
+            Err(why) => {
+                let waiting: Vec<PodId> =
+                    members.iter().filter(|it| it.is_waiting).map(|it| it.pod).collect();
+                self.evaluations.end_unread(namespace, members, &why, now);
+                for id in waiting {
+                    if !self.is_stage_right(cluster, id) || why.are_too_many {
+                        self.reclassify_unless_going(cluster, id, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What was said of the pod before does not hold.
+    fn reclassify_unless_going(&mut self, cluster: &Cluster, id: PodId, now: Moment) {
+        let Some(record) = cluster.pods.get(id) else { return };
+        let is_decided_by = matches!(self.stages.get(id), Stage::Waiting(_) | Stage::Assumed { .. });
+        if is_decided_by && !self.sent.may_be_done(id, &record.uid) {
+            self.reclassify(cluster, id, record.namespace, now);
         }
     }
 

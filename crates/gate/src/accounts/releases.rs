@@ -1,7 +1,7 @@
 //! Pods that go: which may be let go now, and whether a claim may be taken back.
 
 use sluice_engine::{PodId, Uid};
-use sluice_index::{NamespaceId, PodRecord};
+use sluice_index::{NamespaceId, PodRecord, Version};
 
 use super::Accounts;
 use crate::action::Release;
@@ -53,17 +53,17 @@ impl Accounts {
         if !self.is_to_be_released(cluster, id) {
             return None;
         }
-        let (namespace, uid) = cluster.pods.get(id).map(|pod| (pod.namespace, pod.uid.clone()))?;
-        if self.reclassification.defer_release(namespace, id) {
-            return None;
-        }
-        // The round waits for the answer about one that may have gone.
-        let may_have_gone = self.sent.may_be_done(id, &uid);
-        if !may_have_gone && self.evaluations.rounds().defer_release(namespace, id) {
+        let record = cluster.pods.get(id)?;
+        let (namespace, uid, version) = (record.namespace, record.uid.clone(), record.version);
+        // A round waits for the answer about what may have gone.
+        if self.reclassification.defer_release(namespace, id)
+            || !self.sent.may_be_done_on(id, &uid, version)
+                && self.evaluations.rounds().defer_release(namespace, id)
+        {
             return None;
         }
         let release = cluster.address(id)?;
-        self.sent.begin(namespace, uid);
+        self.sent.begin(namespace, uid, version);
         Some((namespace, release))
     }
 
@@ -72,12 +72,11 @@ impl Accounts {
         self.sent.namespace(pod)
     }
 
-    /// The request was answered, or its time is over.
-    pub fn on_answered(&mut self, pod: &Uid) {
-        if let Some(namespace) = self.sent.namespace(pod) {
-            self.sent.answered(pod);
-            self.evaluations.rounds().on_answered_release(namespace);
-        }
+    /// The request was answered, or its time is over. Returns the version that it was sent for.
+    pub fn on_answered(&mut self, pod: &Uid) -> Version {
+        let Some((namespace, version)) = self.sent.answered(pod) else { return Version::default() };
+        self.evaluations.rounds().on_answered_release(namespace);
+        version
     }
 
     /// Whether the pod still goes, as the one that was decided on: then the request is made again for the version that there
@@ -98,10 +97,9 @@ impl Accounts {
         self.sent.is_worked_on(id, now) || is_owned && self.stages.is_doubted()
     }
 
-    /// The request was not answered.
-    pub fn on_outcome_unknown(&mut self, cluster: &Cluster, id: PodId, now: Moment) {
+    /// The request, which was sent for this version, was not answered.
+    pub fn on_outcome_unknown(&mut self, cluster: &Cluster, id: PodId, version: Version, now: Moment) {
         let until_ms = now.mono_ms + cluster.config.in_flight_grace_ms.max(REQUEST_TIME_MS);
-        let version = cluster.pods.get(id).map(|record| record.version).unwrap_or_default();
         self.sent.outcome_unknown(id, version, until_ms);
     }
 
@@ -110,7 +108,6 @@ impl Accounts {
     pub fn stays_charged(&mut self, cluster: &Cluster, id: PodId, now: Moment) -> bool {
         let Some(record) = cluster.pods.get(id).cloned() else { return false };
         let is_awaited = self.price(cluster, id, &record).is_none()
-            && self.evaluations.is_content_answered(id)
             && self.sent.may_be_done_on(id, &record.uid, record.version);
         let stays = is_awaited || self.is_decided_as(cluster, id, &record);
         if !stays {

@@ -25,7 +25,7 @@ impl State {
             // While the request is in flight this is known to be the own release.
             self.see_pod(wire, Source::Answer, now);
         }
-        self.accounts.on_answered(uid);
+        let version = self.accounts.on_answered(uid);
         let Some(namespace) = namespace else { return };
         match answer {
             Answer::Done(_) => {}
@@ -57,7 +57,7 @@ impl State {
                 }
             }
             Answer::Unknown(_) => {
-                self.accounts.on_outcome_unknown(&self.cluster, id, now);
+                self.accounts.on_outcome_unknown(&self.cluster, id, version, now);
                 if self.accounts.stays_charged(&self.cluster, id, now) {
                     self.releaser.repeat_later(id, None, now);
                 }

@@ -5,7 +5,7 @@ use sluice_index::VmiWire;
 use super::server::{Kind, Server, wire};
 use super::step::{Fault, reply};
 use super::world::{Request, World};
-use crate::{Action, Answer, Outcome, RecordedIn};
+use crate::{Action, Answer, NotRead, Outcome, RecordedIn};
 
 /// A request's time limit: nothing arrives after it.
 const REQUEST_MS: u64 = 5_000;
@@ -51,6 +51,11 @@ impl World {
                 "{}ms answer r{} {:?} {fault:?} done={:?}",
                 self.now_ms, request.replica, request.action, request.outcome
             );
+        }
+        if let Action::ReadRound(read) = &request.action {
+            // The state may be any that is of this version or a later one.
+            let state = self.state_of(read.round.version);
+            self.evaluators.read.insert((request.replica, request.life, read.round.number), state);
         }
         if let Action::Evaluate(question) = &request.action {
             if self.lives[request.replica] == request.life {
@@ -139,6 +144,11 @@ impl Server {
             Action::CatchUp => Outcome::CaughtUp,
             Action::CatchUpClusterQuotas => Outcome::ClusterQuotasCaughtUp,
             Action::ListTargets => Outcome::TargetsListed,
+            Action::ReadRound(read) => {
+                let not_read = NotRead { text: "not read".into(), are_too_many: false };
+                let read_now = if is_done { Ok(()) } else { Err(not_read) };
+                Outcome::RoundRead(read.namespace, read.round.number, read_now)
+            }
             Action::WriteEvent(_) | Action::Answer(..) | Action::Evaluate(_) => unreachable!("{action:?}"),
         }
     }

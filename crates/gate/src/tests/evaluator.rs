@@ -74,7 +74,7 @@ pub struct Evaluators {
     /// They are sent the other pods of the namespace.
     pub in_rounds: bool,
     /// How long the server's log was when the namespace was read for a round of a replica's life.
-    read: BTreeMap<(usize, u32, u64), usize>,
+    pub read: BTreeMap<(usize, u32, u64), usize>,
     /// By which round of it the replica was told about a pod last, and by which state.
     shown: BTreeMap<(usize, String), (u64, usize)>,
     /// What replicas have asked to release: in which life, which pod of which namespace, by which round.
@@ -118,7 +118,10 @@ impl Evaluators {
         let by = (replica, life);
         for before in &self.sent {
             let is_of_it = before.by == by && before.namespace == namespace && before.pod != pod;
-            if is_of_it && before.round != round && is_gone_at(&before.pod, server.log.len()) {
+            // One that is deleted runs no more, whatever the state says.
+            let is_there = server.all(Kind::Pod, &namespace).any(|(_, pod)| uid(pod) == before.pod);
+            let has_gone = is_there && is_gone_at(&before.pod, server.log.len());
+            if is_of_it && before.round != round && has_gone {
                 let is_shown = is_gone_at(&before.pod, state);
                 assert!(is_shown, "{release:?} goes by a state that does not show {before:?}");
             }
@@ -182,13 +185,21 @@ impl World {
         self.replicas[replica].relist(&self.server, Kind::Pod);
     }
 
+    /// How long the server's log was at the earliest when its objects had this version.
+    pub fn state_of(&self, version: u64) -> usize {
+        let is_of = |change: &super::server::Change| {
+            let known = change.object["metadata"]["resourceVersion"].as_str();
+            known.and_then(|known| known.parse::<u64>().ok()).is_some_and(|known| known >= version)
+        };
+        self.server.log.iter().position(is_of).map_or(self.server.log.len(), |at| at + 1)
+    }
+
     pub fn evaluated(&mut self, replica: usize, question: &Evaluate, fault: Fault) -> Outcome {
         let Evaluate { pod, hash, serial, .. } = *question;
         let name = question.uid.to_string();
         assert_eq!(question.round.is_some(), self.evaluators.in_rounds);
-        if let Some(round) = question.round {
-            let key = (replica, self.lives[replica], round.number);
-            let state = *self.evaluators.read.entry(key).or_insert(self.server.log.len());
+        if let Some(round) = &question.round {
+            let state = self.evaluators.read[&(replica, self.lives[replica], round.number)];
             self.evaluators.shown.insert((replica, name.clone()), (round.number, state));
         }
         if let Some((_, answered)) = self.evaluators.asked.get_mut(&replica) {

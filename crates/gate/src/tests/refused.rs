@@ -22,6 +22,7 @@ fn asked(story: &mut Story, ms: u64) -> Release {
                 | Action::ListTargets
                 | Action::CatchUp
                 | Action::Read(_)
+                | Action::ReadRound(_)
                 | Action::Evaluate(_)
                 | Action::ReadMachine(_) => panic!("there was no other leader, no VM and no evaluator"),
                 Action::WriteEvent(_) | Action::Answer(..) => {}

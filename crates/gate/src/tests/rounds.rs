@@ -5,7 +5,7 @@ use super::evaluator::config_with_others;
 use super::server::is_gated;
 use super::step::Fault;
 use super::stories::{Story, at};
-use crate::{Action, Evaluate, Outcome, Release};
+use crate::{Action, Evaluate, NotRead, Outcome, ReadRound, Release};
 
 impl Story {
     fn in_rounds() -> Self {
@@ -28,6 +28,27 @@ impl Story {
             self.questions(now);
         }
         names
+    }
+
+    /// The namespaces that are to be read now.
+    fn reads(&mut self, now: u64) -> Vec<ReadRound> {
+        self.see_all(at(now));
+        let mut reads = Vec::new();
+        for action in self.state.plan(at(now)) {
+            match action {
+                Action::ReadRound(read) => reads.push(read),
+                Action::CatchUp => self.state.on_outcome(Outcome::CaughtUp, at(now)),
+                Action::WriteEvent(event) => {
+                    self.told.push(event.clone());
+                    self.state.on_outcome(Outcome::EventWritten(event, true), at(now));
+                }
+                action => {
+                    let outcome = self.server.outcome(&action, Fault::None);
+                    self.state.on_outcome(outcome, at(now));
+                }
+            }
+        }
+        reads
     }
 
     /// What is asked and sent now, without answers to either.
@@ -67,8 +88,8 @@ fn pods_that_came_together_are_asked_about_by_one_state() {
     story.server.create_pod("a", 100, 0);
     story.server.create_pod("b", 100, 0);
     let asked = story.questions(0);
-    let rounds: Vec<_> = asked.iter().map(|question| question.round.unwrap()).collect();
-    assert_eq!((names(&asked), rounds[0]), (vec!["a", "b"], rounds[1]));
+    let rounds: Vec<_> = asked.iter().map(|question| question.round.clone().unwrap()).collect();
+    assert_eq!((names(&asked), rounds[0].number), (vec!["a", "b"], rounds[1].number));
     assert!(rounds[0].version >= 2, "the state is no older than the pods: {rounds:?}");
     story.state.on_outcome(outcome(&asked[0], price(400)), at(10));
     assert_eq!(story.planned(10).1.len(), 0, "nothing goes before the round has ended");
@@ -95,7 +116,7 @@ fn the_next_is_asked_about_by_a_state_that_shows_who_was_let_go() {
     let question = asked.iter().find(|question| *question.name == *"second").unwrap();
     let first = story.server.pods().find(|(name, _)| *name == "first").unwrap().1;
     let version: u64 = first["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-    assert!(!is_gated(first) && question.round.unwrap().version >= version);
+    assert!(!is_gated(first) && question.round.clone().unwrap().version >= version);
 }
 
 #[test]
@@ -193,20 +214,78 @@ fn a_new_leader_lets_nothing_go_by_what_was_said_before_it_led() {
 fn what_waits_for_a_round_goes_when_there_are_none_any_more() {
     let mut story = Story::in_rounds();
     story.server.create_pod("a", 100, 0);
-    let question = story.question(0);
-    story.state.on_outcome(outcome(&question, price(100)), at(0));
-    // A round is under way while the pod is decided on.
     story.server.create_pod("b", 100, 0);
-    story.planned(0);
+    let asked = story.questions(0);
+    story.state.on_outcome(outcome(&asked[0], price(100)), at(0));
+    // The round is under way while the pod is decided on.
+    assert_eq!(story.planned(0).1.len(), 0);
     story.state.follow_evaluators(Some(super::evaluator::config()), at(10));
     for pod in ["a", "b"] {
         // It is read anew by this configuration.
         story.server.touch_pod(pod);
     }
     for question in story.questions(20) {
-        assert_eq!(question.round, None);
+        assert!(question.round.is_none());
         story.state.on_outcome(outcome(&question, price(100)), at(30));
     }
     story.questions(40);
     assert_eq!((story.gated(), story.server.used()), (vec![], "200m"));
+}
+
+/// However long rounds take and whatever changes meanwhile, what is decided goes between two of them.
+#[test]
+fn what_is_decided_goes_between_rounds_that_never_rest() {
+    let mut story = Story::in_rounds();
+    story.server.create_pod("changes", 100, 0);
+    story.answer_all(150, 0);
+    for name in ["a", "b", "c", "d", "e"] {
+        story.server.create_pod(name, 100, 0);
+    }
+    let mut now = 10_000;
+    while !story.gated().is_empty() {
+        assert!(now < 40_000, "{:?}", story.gated());
+        for question in story.questions(now) {
+            story.relabel_as("changes", now);
+            now += 400;
+            story.state.on_outcome(outcome(&question, price(150)), at(now));
+        }
+        now += 20;
+    }
+}
+
+#[test]
+fn a_namespace_that_cannot_be_read_is_held_and_told_and_is_read_again() {
+    let mut story = Story::in_rounds();
+    story.server.create_pod("a", 100, 0);
+    let not_read = |are_too_many| NotRead { text: "the pods cannot be sent".into(), are_too_many };
+    for (now, are_too_many) in [(0, false), (2_000, true), (30_000, true)] {
+        let reads = story.reads(now);
+        let [read] = &reads[..] else { panic!("{now}: {reads:?}") };
+        let outcome = Outcome::RoundRead(read.namespace, read.round.number, Err(not_read(are_too_many)));
+        story.state.on_outcome(outcome, at(now));
+        assert_eq!(story.reads(now + 500).len(), 0, "later");
+    }
+    story.reads(33_000);
+    assert_eq!(story.gated(), ["a"]);
+    assert!(
+        story.told.iter().any(|event| event.message.contains("the pods cannot be sent")),
+        "{:?}",
+        story.told
+    );
+    assert!(!story.answer_all(100, 120_000).is_empty());
+    assert_eq!((story.gated(), story.server.used()), (vec![], "100m"));
+}
+
+/// What was read is in memory as long as somebody asks by it.
+#[test]
+fn what_was_read_goes_with_the_round() {
+    let mut story = Story::in_rounds();
+    story.server.create_pod("a", 100, 0);
+    let question = story.question(0);
+    let read = std::sync::Arc::downgrade(&question.round.as_ref().unwrap().pods);
+    assert!(read.upgrade().is_some());
+    story.state.on_outcome(outcome(&question, price(100)), at(10));
+    story.questions(10);
+    drop(question);
+    assert!(read.upgrade().is_none());
 }

@@ -49,7 +49,11 @@ fn shown(action: &Action) -> String {
             format!("evaluate {:?}", (namespace, name, uid, hash, is_waiting))
         }
         Action::Answer(_, judgement) => format!("answer {judgement:?}"),
-        Action::CatchUpClusterQuotas | Action::ListTargets | Action::ReadMachine(_) | Action::CatchUp => {
+        Action::ReadRound(_)
+        | Action::CatchUpClusterQuotas
+        | Action::ListTargets
+        | Action::ReadMachine(_)
+        | Action::CatchUp => {
             format!("{action:?}")
         }
     }

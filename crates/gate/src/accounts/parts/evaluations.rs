@@ -252,11 +252,6 @@ impl Evaluations {
         }
     }
 
-    /// Whether the last answer is about the content that the pod has, whoever gave it.
-    pub fn is_content_answered(&self, id: PodId) -> bool {
-        self.get(id).is_some_and(|known| known.is_current && !known.is_stale && known.last.is_some())
-    }
-
     /// The last answer about the pod, whatever its content was.
     pub fn last(&self, id: PodId) -> Option<&Price> {
         self.get(id)?.last.as_ref()

@@ -19,7 +19,7 @@ struct Failed {
 /// A request without an answer: in doubt until a later one is answered, however late that is.
 #[derive(Debug)]
 struct Unanswered {
-    /// The version that it was sent for, or a later one: it cannot be done on one after that.
+    /// The version that it was sent for: it cannot be done on a later one.
     version: Version,
     /// An API server may work on it until this moment (milliseconds): a refusal before it proves nothing.
     until_ms: u64,
@@ -29,24 +29,24 @@ struct Unanswered {
 /// handle is another pod's once it is deleted; what is known of failures goes with the handle.
 #[derive(Debug, Default)]
 pub struct Sent {
-    in_flight: HashMap<Uid, NamespaceId>,
+    in_flight: HashMap<Uid, (NamespaceId, Version)>,
     failed: HashMap<PodId, Failed>,
 }
 
 impl Sent {
-    /// A request for the pod is sent.
-    pub fn begin(&mut self, namespace: NamespaceId, pod: Uid) {
-        self.in_flight.insert(pod, namespace);
+    /// A request for this version of the pod is sent.
+    pub fn begin(&mut self, namespace: NamespaceId, pod: Uid, version: Version) {
+        self.in_flight.insert(pod, (namespace, version));
     }
 
     /// The namespace of a pod for which a request is in flight.
     pub fn namespace(&self, pod: &Uid) -> Option<NamespaceId> {
-        self.in_flight.get(pod).copied()
+        self.in_flight.get(pod).map(|(namespace, _)| *namespace)
     }
 
-    /// The request was answered, or its time is over.
-    pub fn answered(&mut self, pod: &Uid) {
-        self.in_flight.remove(pod);
+    /// The request was answered, or its time is over. Returns the pod's namespace and the version that it was sent for.
+    pub fn answered(&mut self, pod: &Uid) -> Option<(NamespaceId, Version)> {
+        self.in_flight.remove(pod)
     }
 
     pub fn is_in_flight(&self, pod: &Uid) -> bool {
@@ -59,7 +59,7 @@ impl Sent {
 
     /// Whether a request for a pod of the namespace is in flight.
     pub fn is_any_in_flight(&self, namespace: NamespaceId) -> bool {
-        self.in_flight.values().any(|sent_in| *sent_in == namespace)
+        self.in_flight.values().any(|(sent_in, _)| *sent_in == namespace)
     }
 
     /// The pods for which a request was not answered.
@@ -92,7 +92,7 @@ impl Sent {
         self.failed.get(&id)?.unanswered.as_ref()
     }
 
-    /// The request was not answered. An API server may work on it until `until_ms`; the pod has this version by now.
+    /// The request, which was sent for this version, was not answered. An API server may work on it until `until_ms`.
     pub fn outcome_unknown(&mut self, id: PodId, version: Version, until_ms: u64) {
         self.failed.entry(id).or_default().unanswered = Some(Unanswered { version, until_ms });
     }

@@ -289,3 +289,14 @@ fn the_simulation_finds_a_renew_deadline_that_is_too_long() {
     let clashes = (0..100).filter(|seed| World::new(*seed, unsound).play(secs(1200)).is_some()).count();
     assert!(clashes > 0, "a check that cannot fail proves nothing");
 }
+
+/// A pod of a rollout is seconds or minutes younger than the one that it follows.
+#[test]
+fn a_candidate_of_twice_the_age_leaves_time_for_the_younger_ones_write() {
+    let seconds = Duration::from_secs;
+    for (younger, older) in [(1, 5), (5, 12), (30, 120), (120, 900), (300, 86_400)] {
+        let (younger, older) = (courtesy(seconds(younger)), courtesy(seconds(older)));
+        assert!(older >= younger + Duration::from_millis(50), "{younger:?} {older:?}");
+    }
+    assert_eq!((courtesy(Duration::ZERO), courtesy(seconds(1 << 30))), (Duration::ZERO, 10 * STEP));
+}

@@ -137,7 +137,8 @@ pub fn policies(seen: &Seen) -> Check {
         Err(unknown) => return Check { about, ..unknown },
     };
     // An older API server has no policies that change objects: there the webhook gates, as options may ask elsewhere.
-    let gates = seen.options_fault.is_none() && seen.version.as_ref().is_ok_and(|version| *version >= (1, 36));
+    let gates =
+        seen.options_fault.is_none() && seen.version.as_ref().is_ok_and(|version| *version >= (1, 36));
     let is_known = |mutates: bool| !mutates || gates;
     let (mut faults, mut count) = (Vec::new(), 0);
     for policy in admission_policies(&seen.options).into_iter().filter(|it| is_known(it.mutates)) {

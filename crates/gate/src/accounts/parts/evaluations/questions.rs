@@ -1,6 +1,7 @@
 //! Questions: who has a turn, what is in flight, and what is tried again.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use sluice_engine::PodId;
 use sluice_index::NamespaceId;
@@ -9,7 +10,7 @@ use super::rounds::Member;
 use super::{Answered, Evaluation, Evaluations, Known, Open, halves};
 use crate::backoff::{backoff_ms, delay_ms};
 use crate::config::Moment;
-use crate::evaluators::{Again, Failed, OnFailure, Said};
+use crate::evaluators::{Again, Failed, NotRead, OnFailure, Said};
 
 /// A pod that has no answer is told of after so long (milliseconds).
 const TOLD_MS: u64 = 2_000;
@@ -109,14 +110,12 @@ impl Evaluations {
         turns.push(open.namespace, id);
     }
 
-    /// The round of a namespace begins, with those of its pods that are to be asked about.
-    pub fn begin_round(&mut self, namespace: NamespaceId, members: Vec<Member>, version: u64, now: Moment) {
-        if members.is_empty() {
-            self.rounds.forget(namespace);
-            return;
-        }
+    /// The namespace is read for its round: those of its pods that are to be asked about are.
+    pub fn begin_round(&mut self, namespace: NamespaceId, members: Vec<Member>, now: Moment) {
         let asks_running = self.rounds.asks_running(namespace, now.mono_ms);
         let mut left = HashSet::new();
+        let mut may_fail =
+            !self.failing.has_one(|_| true) && self.in_flight.values().all(|(_, has_failed)| !has_failed);
         for Member { pod: id, selected, is_waiting } in members {
             let is_answered = matches!(self.of(id, selected), Evaluation::Current(_));
             if is_answered && (is_waiting || asks_running) {
@@ -127,13 +126,39 @@ impl Evaluations {
             let open = self.open.get(&id).filter(|open| {
                 is_read && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms
             });
-            if open.is_some() {
-                self.give_turn(id);
-                self.arm(id);
+            let Some(open) = open else { continue };
+            let has_failed = open.failures > 0;
+            if !has_failed || std::mem::take(&mut may_fail) {
                 left.insert(id);
+                self.give_turn(id);
+            } else if let Some(open) = self.open.get_mut(&id) {
+                // All that failed share one turn: a round does not stand in line for it.
+                (open.retry_ms, open.awaits_round) = (now.mono_ms + RETRY_MS, false);
             }
+            self.arm(id);
         }
-        self.rounds.begin(namespace, left, version, asks_running, now.mono_ms);
+        self.rounds.begin(namespace, left, asks_running, now.mono_ms);
+    }
+
+    /// The pods of a namespace cannot be sent along: of those that wait is told why, and nothing that was said before holds
+    /// where they are too many.
+    pub fn end_unread(&mut self, namespace: NamespaceId, members: Vec<Member>, why: &NotRead, now: Moment) {
+        for Member { pod: id, selected, is_waiting } in members {
+            let is_answered = matches!(self.of(id, selected), Evaluation::Current(_));
+            if is_answered && !(is_waiting && why.are_too_many) {
+                continue;
+            }
+            if let Some(known) = self.slot(id) {
+                known.is_current = false;
+            }
+            let fresh = Open::new(namespace, selected, is_waiting, now);
+            let open = self.open.entry(id).or_insert(fresh);
+            (open.failure, open.awaits_round, open.is_again) = (Some(Arc::clone(&why.text)), true, false);
+            self.end_pending(namespace, id);
+            self.arm(id);
+            self.count(id);
+        }
+        self.rounds.not_read(namespace, why.are_too_many, now.mono_ms);
     }
 
     fn arm(&mut self, id: PodId) {

@@ -6,18 +6,27 @@
 //! was answered last; those that run only for a part of the time.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use sluice_engine::{PodId, Timers};
 use sluice_index::NamespaceId;
 
+use crate::backoff::backoff_ms;
 use crate::evaluators::RoundOf;
 
 /// Rounds at a time: each has the pods of its namespace in memory.
 pub const AT_A_TIME: usize = 8;
 
-/// The least and the longest time between the begins of two rounds of a namespace (milliseconds). In between, a round may
-/// begin after five times what the one before took.
+/// The least and the longest time from the end of a round of a namespace to the begin of the next (milliseconds). In
+/// between, it is twice what the one before took.
 const SPACING_MS: (u64, u64) = (50, 1_000);
+
+/// So long after a round the next one waits for what is decided and has not gone (milliseconds).
+const BATCH_MS: u64 = 1_000;
+
+/// A namespace whose pods could not be read, or are too many, is read again after so long (milliseconds), then later.
+const UNREAD_MS: u64 = 1_000;
+const TOO_MANY_MS: u64 = 10_000;
 
 /// The pods that run are asked about for a tenth of the time.
 const RUNNING_SHARE: u64 = 10;
@@ -28,7 +37,13 @@ struct Round {
     /// The last one.
     of: RoundOf,
     began_ms: u64,
+    ended_ms: u64,
     took_ms: u64,
+    /// The namespace is being read for it.
+    is_reading: bool,
+    /// How often in a row it could not be read, and not to be read before (milliseconds).
+    failures: u32,
+    not_before_ms: u64,
     /// Pods that are asked about in it and have no answer yet.
     left: HashSet<PodId>,
     /// Pods that run are among them.
@@ -43,6 +58,12 @@ struct Round {
     is_queued: bool,
     /// Pods that go when it has ended.
     deferred: Vec<PodId>,
+}
+
+impl Round {
+    fn is_under_way(&self) -> bool {
+        self.is_reading || !self.left.is_empty()
+    }
 }
 
 /// A pod that may be asked about in a round.
@@ -84,7 +105,7 @@ impl Rounds {
 
     /// The last round of the namespace.
     pub fn of(&self, namespace: NamespaceId) -> Option<RoundOf> {
-        self.namespaces.get(&namespace).filter(|_| self.is_on).map(|round| round.of)
+        self.namespaces.get(&namespace).filter(|_| self.is_on).map(|round| round.of.clone())
     }
 
     /// A pod of the namespace is not what it was, or has no answer.
@@ -114,13 +135,13 @@ impl Rounds {
 
     fn schedule(&mut self, namespace: NamespaceId) {
         let Some(round) = self.namespaces.get_mut(&namespace) else { return };
-        if !round.left.is_empty() || round.is_queued {
+        if round.is_under_way() || round.is_queued {
             return;
         }
         let (least, longest) = SPACING_MS;
         let from_ms = match round.of.number {
             0 => 0,
-            _ => round.began_ms + round.took_ms.saturating_mul(5).clamp(least, longest),
+            _ => round.ended_ms + round.took_ms.saturating_mul(2).clamp(least, longest),
         };
         let due_ms = match (round.is_held, round.wants, round.wants_running) {
             (true, ..) => 0,
@@ -128,7 +149,7 @@ impl Rounds {
             (_, _, true) => from_ms.max(round.running_from_ms),
             (false, false, false) => return,
         };
-        self.later.set_earlier(namespace, due_ms);
+        self.later.set_earlier(namespace, due_ms.max(round.not_before_ms));
     }
 
     /// Whether [`Self::next`] has one.
@@ -159,7 +180,7 @@ impl Rounds {
 
     fn enqueue(&mut self, namespace: NamespaceId) {
         let Some(round) = self.namespaces.get_mut(&namespace) else { return };
-        if !round.is_queued && round.left.is_empty() {
+        if !round.is_queued && !round.is_under_way() {
             round.is_queued = true;
             self.queue.push_back(namespace);
         }
@@ -175,8 +196,49 @@ impl Rounds {
     /// A release of the namespace was answered.
     pub fn on_answered_release(&mut self, namespace: NamespaceId) {
         if self.namespaces.get(&namespace).is_some_and(|round| round.is_held) {
-            self.enqueue(namespace);
+            self.schedule(namespace);
         }
+    }
+
+    /// Pods of the namespace are decided and have not gone yet. Returns whether its round waits for them: for a while after
+    /// the last one, so that what that has decided goes together.
+    pub fn put_off(&mut self, namespace: NamespaceId, now_ms: u64) -> bool {
+        let Some(round) = self.namespaces.get(&namespace).filter(|round| !round.is_held) else {
+            return false;
+        };
+        let until_ms = round.ended_ms + BATCH_MS;
+        let waits = round.of.number > 0 && now_ms < until_ms;
+        if waits {
+            self.later.set(namespace, until_ms.min(now_ms + SPACING_MS.0));
+        }
+        waits
+    }
+
+    /// A round begins: the namespace is read, by a state that is no earlier than `version`.
+    pub fn begin_reading(&mut self, namespace: NamespaceId, version: u64, now_ms: u64) -> Option<RoundOf> {
+        let round = self.namespaces.get_mut(&namespace)?;
+        self.last += 1;
+        self.under_way += 1;
+        round.of = RoundOf { number: self.last, version, ..RoundOf::default() };
+        (round.began_ms, round.is_reading) = (now_ms, true);
+        (round.wants, round.is_held) = (false, false);
+        Some(round.of.clone())
+    }
+
+    /// Whether this round is under way.
+    pub fn is_under_way(&self, namespace: NamespaceId, number: u64) -> bool {
+        self.namespaces.get(&namespace).is_some_and(|round| round.of.number == number && round.is_under_way())
+    }
+
+    /// The namespace could not be read: nothing of it goes before it is. Pods that are too many go on being held, and others
+    /// go.
+    pub fn not_read(&mut self, namespace: NamespaceId, are_too_many: bool, now_ms: u64) {
+        let Some(round) = self.namespaces.get_mut(&namespace) else { return };
+        round.failures = round.failures.saturating_add(1);
+        let first_ms = if are_too_many { TOO_MANY_MS } else { UNREAD_MS };
+        round.not_before_ms = now_ms + backoff_ms(first_ms, round.failures);
+        (round.is_reading, round.wants, round.is_held) = (false, true, !are_too_many);
+        self.end(namespace, now_ms);
     }
 
     /// Whether the pods that run are to be asked about as well, now.
@@ -185,27 +247,15 @@ impl Rounds {
         round.is_some_and(|round| round.wants_running && round.running_from_ms <= now_ms)
     }
 
-    /// A round begins with these pods; `version`: it is to show no earlier state.
-    pub fn begin(
-        &mut self,
-        namespace: NamespaceId,
-        left: HashSet<PodId>,
-        version: u64,
-        has_running: bool,
-        now_ms: u64,
-    ) {
+    /// The namespace is read, and these pods are asked about.
+    pub fn begin(&mut self, namespace: NamespaceId, left: HashSet<PodId>, has_running: bool, now_ms: u64) {
         let Some(round) = self.namespaces.get_mut(&namespace) else { return };
-        (round.wants, round.is_held) = (false, false);
+        (round.is_reading, round.failures) = (false, 0);
         round.wants_running &= !has_running;
-        if left.is_empty() {
-            self.resumed.append(&mut round.deferred);
-            self.schedule(namespace);
-            return;
+        (round.left, round.has_running) = (left, has_running);
+        if round.left.is_empty() {
+            self.end(namespace, now_ms);
         }
-        self.last += 1;
-        self.under_way += 1;
-        round.of = RoundOf { number: self.last, version };
-        (round.began_ms, round.left, round.has_running) = (now_ms, left, has_running);
     }
 
     /// The pod is not asked about any more in this round.
@@ -219,7 +269,9 @@ impl Rounds {
     fn end(&mut self, namespace: NamespaceId, now_ms: u64) {
         let Some(round) = self.namespaces.get_mut(&namespace) else { return };
         self.under_way = self.under_way.saturating_sub(1);
-        round.took_ms = now_ms.saturating_sub(round.began_ms);
+        (round.took_ms, round.ended_ms) = (now_ms.saturating_sub(round.began_ms), now_ms);
+        // What was read goes with the last question.
+        round.of.pods = Arc::default();
         if round.has_running {
             round.running_from_ms = now_ms + round.took_ms * (RUNNING_SHARE - 1);
         }
@@ -232,7 +284,7 @@ impl Rounds {
     /// The namespace has no pod that is asked about.
     pub fn forget(&mut self, namespace: NamespaceId) {
         if let Some(round) = self.namespaces.remove(&namespace) {
-            let is_under_way = !round.left.is_empty() || self.ended.contains(&namespace);
+            let is_under_way = round.is_under_way() || self.ended.contains(&namespace);
             self.under_way = self.under_way.saturating_sub(usize::from(is_under_way));
             self.ended.retain(|ended| *ended != namespace);
             self.resumed.extend(round.deferred);
@@ -242,7 +294,7 @@ impl Rounds {
 
     /// Defers the release of a pod until the round has ended; false if there is none.
     pub fn defer_release(&mut self, namespace: NamespaceId, pod: PodId) -> bool {
-        let round = self.namespaces.get_mut(&namespace).filter(|it| it.is_held || !it.left.is_empty());
+        let round = self.namespaces.get_mut(&namespace).filter(|it| it.is_held || it.is_under_way());
         round.map(|round| round.deferred.push(pod)).is_some()
     }
 
