@@ -183,6 +183,28 @@ async fn pods_are_counted_natively_when_it_has_not_worked_for_ten_seconds() {
     team.until_used("compute", "requests.cpu", "400m").await;
 }
 
+/// Spec 60 of application-aware-quota's suite: another argument of the sidecar, with which a new controller comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_counted_double_counts_triple_with_another_configuration() {
+    let bed = idle_bed().await;
+    let (running, directory) = evaluated(&bed, &[]).await;
+    let sidecar = start_by(&bed, &directory, "sidecar", "double").await;
+    let team = Team::plain(&bed, "spec").await;
+    team.quota("memory", &[("requests.memory", "4Gi")]).await;
+    let mut labelled = pod("tested");
+    labelled["metadata"]["labels"] = json!({ LABEL: "" });
+    labelled["spec"]["containers"][0]["resources"] = json!({ "requests": { "memory": "256Mi" } });
+    team.create(&labelled).await.unwrap();
+    team.until_released("tested").await;
+    team.until_used("memory", "requests.memory", "512Mi").await;
+
+    kill(&sidecar).await;
+    kill(&running.controller.program).await;
+    let _sidecar = start_by(&bed, &directory, "sidecar-again", "triple").await;
+    let _successor = running.installation.controller().await.unwrap();
+    team.until_used("memory", "requests.memory", "768Mi").await;
+}
+
 /// Its rule looks at the other pods of the namespace: all but the first that runs take a licence, of which there is none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_sent_the_other_pods_of_the_namespace_and_asked_again_when_one_changes() {
