@@ -26,6 +26,7 @@ mod price;
 mod quotas;
 mod reclassification;
 mod releases;
+mod rounds;
 mod shadow;
 mod statuses;
 #[cfg(test)]

@@ -13,12 +13,12 @@ use super::action::Outcome;
 use super::apply::Apply;
 use super::apply::Page;
 use super::evaluators::{
-    Again, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, NotRead, OtherPodsForm, Price,
-    Priced, ReadRound, Said,
+    Again, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, NotRead, Price, Priced, ReadRound,
+    Said,
 };
 use super::handle::Gate;
 use super::metrics::Work;
-use super::other_pods::{Gathering, NamespacePods, TooMany, add_page};
+use super::other_pods::{Gathering, NamespacePods, OtherPodsForm, TooMany, add_page};
 use super::shadow::{MOST_SHADOWS, Opinion, RuleFigures, SeenPod, ShadowConfig};
 use super::state::State;
 

@@ -10,7 +10,7 @@ use kube::core::{Selector, SelectorExt as _};
 use sluice_engine::{Charge, PodId, Uid};
 use sluice_index::{NamespaceId, PodView, Version};
 
-use super::other_pods::NamespacePods;
+use super::other_pods::{NamespacePods, OtherPodsForm};
 
 /// What becomes of pods about which no answer can be had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,15 +47,6 @@ pub struct EvaluatorsConfig {
     pub other_pods: Option<OtherPodsForm>,
     /// Asks just these.
     pub asker: Arc<dyn AskEvaluators>,
-}
-
-/// The form in which the pods of a namespace are sent along with a question.
-#[derive(Clone, Copy, Debug)]
-pub struct OtherPodsForm {
-    /// The most that can be sent of them, in bytes of their JSON.
-    pub most_bytes: usize,
-    /// Makes one text of the JSON of each.
-    pub encode: fn(&[Bytes]) -> Bytes,
 }
 
 /// A round: pods of a namespace that are asked about together, by one state of it.

@@ -55,7 +55,7 @@ pub use apply::{AT_A_TIME, Apply};
 pub use config::{GateConfig, Moment};
 pub use evaluators::{
     Again, AskEvaluators, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, MOST_EVALUATORS,
-    NotRead, OnFailure, OtherPodsForm, Price, Priced, ReadRound, RoundOf, Said, Selection,
+    NotRead, OnFailure, Price, Priced, ReadRound, RoundOf, Said, Selection,
 };
 pub use explain::{
     Ahead, Explanation, HeldTold, Lack, Line, Obstacle, PodExplanation, QuotaExplanation, QuotaName, Short,
@@ -63,6 +63,7 @@ pub use explain::{
 };
 pub use handle::{Gate, GateWatches};
 pub use metrics::{GateMetrics, QuotaCollector};
+pub use other_pods::OtherPodsForm;
 pub use platform::{Platform, PlatformPods};
 pub use shadow::{
     AskShadows, MOST_SHADOWS, Opinion, RuleFigures, SeenPod, ShadowAmount, ShadowConfig, ShadowFigures,

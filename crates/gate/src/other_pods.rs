@@ -7,7 +7,14 @@ use bytes::Bytes;
 use sluice_engine::Uid;
 use sluice_index::{PodView, ViewKey, cut_to_what_counts};
 
-use super::evaluators::OtherPodsForm;
+/// The form in which the pods of a namespace are sent along with a question.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherPodsForm {
+    /// The most that can be sent of them, in bytes of their JSON.
+    pub most_bytes: usize,
+    /// Makes one text of the JSON of each.
+    pub encode: fn(&[Bytes]) -> Bytes,
+}
 
 /// How much is kept of what is sent of pods when they are asked about (bytes).
 const MOST_OWN_BYTES: usize = 4 << 20;

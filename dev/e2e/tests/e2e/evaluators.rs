@@ -194,7 +194,7 @@ async fn what_counted_double_counts_triple_with_another_configuration() {
     let mut labelled = pod("tested");
     labelled["metadata"]["labels"] = json!({ LABEL: "" });
     labelled["spec"]["containers"][0]["resources"] = json!({ "requests": { "memory": "256Mi" } });
-    team.create(&labelled).await.unwrap();
+    assert!(team.create(&labelled).await.is_ok());
     team.until_released("tested").await;
     team.until_used("memory", "requests.memory", "512Mi").await;
 
