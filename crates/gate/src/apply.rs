@@ -211,8 +211,8 @@ impl Apply {
         let parameters = ListParams::default().limit(PODS_OF_A_PAGE);
         let parameters = match page {
             Page::First { version: 0 } => parameters,
-            // An API server that lists from its cache has it as soon as it has seen that version; for the present it would ask
-            // etcd.
+            // An API server that lists from its cache has it as soon as it has seen that version; for the present it would
+            // ask etcd.
             Page::First { version } => {
                 parameters.at(&version.to_string()).matching(VersionMatch::NotOlderThan)
             }

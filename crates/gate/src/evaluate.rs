@@ -167,8 +167,8 @@ impl Gate {
         self.change(Work::Settle, |state, now| state.on_outcome(outcome, now));
     }
 
-    /// What evaluators say of a pod as an update is to make it, by its JSON, or why they do not say it in time; `None`: there
-    /// are none, or they cannot be asked.
+    /// What evaluators say of a pod as an update is to make it, by its JSON, or why they do not say it in time; `None`:
+    /// there are none, or they cannot be asked.
     pub(super) async fn price_of_update(
         &self,
         after: &PodFacts,

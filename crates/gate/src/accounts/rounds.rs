@@ -22,7 +22,8 @@ impl Accounts {
             if pods.iter().any(is_assumed) && self.evaluations.rounds().put_off(namespace, now.mono_ms) {
                 continue;
             }
-            // What was not answered may have been done, or be done yet. The request is repeated, and the answer to that tells.
+            // What was not answered may have been done, or be done yet. The request is repeated, and the answer to that
+            // tells.
             let is_repeated = |id: PodId| {
                 let pod = cluster.pods.get(id).filter(|pod| pod.namespace == namespace && is_assumed(&id));
                 pod.is_some_and(|pod| self.sent.may_be_done_on(id, &pod.uid, pod.version))

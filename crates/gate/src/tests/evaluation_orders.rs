@@ -69,8 +69,8 @@ proptest! {
         run(&SHARED, Trouble::TwoLeaders, &steps);
     }
 
-    /// Where evaluators are sent the other pods too, each pod goes by a state that shows who went before. Of two leaders each
-    /// knows what it has released itself alone.
+    /// Where evaluators are sent the other pods too, each pod goes by a state that shows who went before. Of two leaders
+    /// each knows what it has released itself alone.
     #[test]
     fn leaders_release_by_states_that_show_what_they_released(steps in steps_by_one_policy(&TEAM)) {
         run_in_rounds(&TEAM, Trouble::Expiry, &steps);

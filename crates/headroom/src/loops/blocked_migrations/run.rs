@@ -230,10 +230,10 @@ pub(in super::super) async fn leads(
 /// Migrations that a quota rejected and that wait for their target or for the pod that attaches volumes to it, by priority,
 /// then age, then name.
 ///
-/// KubeVirt marks a migration as rejected only while it has no target (`handlePendingPodTimeout` and `handleTargetPodCreation`
-/// in `pkg/virt-controller/watch/migration/migration.go`), and its controller looks again at marked ones only when a quota
-/// changes. So a migration whose target came at the first attempt, and whose attachment pod is refused, cannot be woken: its
-/// controller tries again by its own back-off, and the webhook gives that attempt its room.
+/// KubeVirt marks a migration as rejected only while it has no target (`handlePendingPodTimeout` and
+/// `handleTargetPodCreation` in `pkg/virt-controller/watch/migration/migration.go`), and its controller looks again at
+/// marked ones only when a quota changes. So a migration whose target came at the first attempt, and whose attachment pod
+/// is refused, cannot be woken: its controller tries again by its own back-off, and the webhook gives that attempt its room.
 fn blocked(index: &Cluster, namespace: &str) -> Vec<Blocked> {
     let waiting = index.vmims.waiting_in(namespace).into_iter();
     let found = waiting.filter_map(|migration| {
