@@ -71,7 +71,7 @@ impl Team {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_it_says_is_charged_and_without_it_new_pods_are_held() {
     let bed = idle_bed().await;
-    let (_running, directory) = evaluated(&bed, &[]).await;
+    let (running, directory) = evaluated(&bed, &[]).await;
     let team = Team::plain(&bed, "evaluated").await;
     team.quota("compute", &[("requests.cpu", "1")]).await;
 
@@ -99,6 +99,12 @@ async fn what_it_says_is_charged_and_without_it_new_pods_are_held() {
     team.pods.patch("first", &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
     team.until_released("second").await;
     team.until_used("compute", "requests.cpu", "900m").await;
+
+    let samples = Samples::of(&running.controller.admin).await.unwrap();
+    let of_label = [("evaluator", "label")];
+    assert!(samples.sum("sluice_evaluator_requests_total", &of_label) >= Some(3.0));
+    assert!(samples.sum("sluice_evaluator_request_seconds_count", &of_label) >= Some(3.0));
+    assert_eq!(samples.sum("sluice_evaluator_unanswered_pods", &[]), Some(0.0));
 
     // What runs stays charged while nobody answers, and new pods are held whatever room there is.
     kill(&sidecar).await;

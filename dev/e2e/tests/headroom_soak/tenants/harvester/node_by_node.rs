@@ -16,6 +16,8 @@ use crate::tenants::scene::{Scene, amounts, other_pod};
 
 const QUOTA: &str = "default-xt5b2";
 const USED: [(&str, &str); 2] = [("limits.cpu", "28405m"), ("limits.memory", "62820279552")];
+/// When old Harvester had left a limit below it.
+const USED_THEN: [(&str, &str); 2] = [("limits.cpu", "28505m"), ("limits.memory", "62900279552")];
 /// Label of the nodes among which the machines move.
 const PAIR: &str = "pair";
 
@@ -88,9 +90,12 @@ async fn a_and_f_nine_and_then_twelve_machines_leave_their_nodes_while_ranchers_
     let mut vms = pair.start_on(1, (0..3).map(neighbour).collect()).await;
     let own = (0..7).map(|number| four_cores(&scene.tenant, &format!("vm{number}")));
     vms.extend(pair.start_on(0, own.chain((3..5).map(neighbour)).collect()).await);
-    for number in 0..3 {
+    let volume = async |number: usize| {
         let pod = other_pod(&format!("hp-volume-{number}"), "100m", "80M");
         scene.tenant.pods.create(&PostParams::default(), &pod).await.unwrap();
+    };
+    for number in 0..3 {
+        volume(number).await;
     }
     scene.until_used(QUOTA, &USED).await;
     scene.tenant.unlimited().await;
@@ -100,17 +105,18 @@ async fn a_and_f_nine_and_then_twelve_machines_leave_their_nodes_while_ranchers_
     let restarts = scene.rancher.rewrite_while_raised(vec![more, wanted.clone()]);
     pair.drain(0, 9, &migrations(&vms).await, &vms).await;
     assert!(restarts.end().await.unwrap() > 0, "Rancher's agent was there");
+    volume(3).await;
     // What old Harvester left: 26 cores.
     scene.rancher.want(Some(&low)).await.unwrap();
     scene.rancher.synchronize().await.unwrap();
-    scene.until_used(QUOTA, &USED).await;
+    scene.until_used(QUOTA, &USED_THEN).await;
 
     let restarts = scene.rancher.rewrite_while_raised(vec![wanted.clone(), low]);
     pair.drain(1, 12, &migrations(&vms).await, &vms).await;
     assert!(restarts.end().await.unwrap() > 0, "Rancher's agent was there");
     scene.rancher.want(Some(&wanted)).await.unwrap();
     scene.rancher.synchronize().await.unwrap();
-    scene.until_used(QUOTA, &USED).await;
+    scene.until_used(QUOTA, &USED_THEN).await;
     let floor = amounts(&[("limits.cpu", "26"), ("limits.memory", "54242646Ki")]);
     let seen = scene.finish(recording, QUOTA, &floor).await;
     assert!(seen.raises(QUOTA) >= 14, "seven machines moved twice");
