@@ -206,7 +206,8 @@ async fn a_lease_that_is_given_back_goes_to_the_youngest() {
     holder.ends_within(1).await.unwrap();
     let given_back = tokio::time::Instant::now();
     young.leads_within(5).await;
-    assert!(given_back.elapsed() < Duration::from_millis(50), "{:?}", given_back.elapsed());
+    // What six seconds of looking cost it.
+    assert!(given_back.elapsed() < Duration::from_millis(200), "{:?}", given_back.elapsed());
     assert!(!old.token.is_held());
 }
 
