@@ -107,8 +107,8 @@ impl Gate {
     }
 }
 
-/// What is answered about an update of a pod that evaluators have not priced. A rule says the same again until it or the pod
-/// is another one, so nobody is told to try again.
+/// What is answered about an update of a pod that evaluators have not priced. A rule gives the same answer until the rule or
+/// the pod changes, so the client is not asked to retry.
 fn unpriced(failed: &Failed) -> Judgement {
     match failed.again {
         Again::WhenChanged => Judgement::Refused(failed.text.to_string()),

@@ -7,17 +7,39 @@ use sluice_engine::PodId;
 use sluice_index::{Gates, NamespaceId};
 
 use super::Accounts;
+use crate::accounts::parts::evaluations::Evaluation;
 use crate::accounts::parts::evaluations::rounds::Member;
 use crate::cluster::Cluster;
 use crate::config::Moment;
 use crate::evaluators::{NotRead, ReadRound};
 use crate::stage::Stage;
 
+/// Whom a round would ask about.
+enum Due {
+    /// A pod at least.
+    Some,
+    /// Evaluators say what pods take, and all of these run and were asked about lately.
+    NoneYet,
+    /// Evaluators say of no pod what it takes.
+    Never,
+}
+
 impl Accounts {
     /// Begins the rounds whose time has come.
     pub(super) fn begin_rounds(&mut self, cluster: &Cluster, now: Moment) {
         while let Some(namespace) = self.evaluations.rounds().next(now.mono_ms) {
             let pods = cluster.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
+            match self.who_is_due(cluster, namespace, pods, now) {
+                Due::Some => {}
+                Due::NoneYet => {
+                    self.evaluations.rounds().skip(namespace);
+                    continue;
+                }
+                Due::Never => {
+                    self.evaluations.rounds().forget(namespace);
+                    continue;
+                }
+            }
             let is_assumed = |id: &PodId| matches!(self.stages.get(*id), Stage::Assumed { .. });
             if pods.iter().any(is_assumed) && self.evaluations.rounds().put_off(namespace, now.mono_ms) {
                 continue;
@@ -50,6 +72,24 @@ impl Accounts {
         for id in self.evaluations.rounds().take_resumed() {
             self.enqueue_release(cluster, id);
         }
+    }
+
+    /// Whether a round of the namespace would ask about a pod: it is not read for nothing.
+    fn who_is_due(&mut self, cluster: &Cluster, namespace: NamespaceId, pods: &[PodId], now: Moment) -> Due {
+        let asks_running = self.evaluations.rounds().asks_running(namespace, now.mono_ms);
+        let mut due = Due::Never;
+        for (id, record) in pods.iter().filter_map(|id| Some((*id, cluster.pods.get(*id)?))) {
+            let selected = self.asked_of(cluster, id, record);
+            if selected == 0 {
+                continue;
+            }
+            let is_answered = matches!(self.evaluations.of(id, selected), Evaluation::Current(_));
+            if record.gates != Gates::None || asks_running || !is_answered {
+                return Due::Some;
+            }
+            due = Due::NoneYet;
+        }
+        due
     }
 
     /// The namespaces to read for their rounds.

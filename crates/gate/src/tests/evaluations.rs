@@ -55,7 +55,7 @@ impl Story {
         }
     }
 
-    fn act(&mut self, action: Action, now: Moment) {
+    pub(super) fn act(&mut self, action: Action, now: Moment) {
         let outcome = match action {
             Action::CatchUp => Outcome::CaughtUp,
             Action::WriteEvent(tell) => {

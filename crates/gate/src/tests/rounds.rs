@@ -37,15 +37,7 @@ impl Story {
         for action in self.state.plan(at(now)) {
             match action {
                 Action::ReadRound(read) => reads.push(read),
-                Action::CatchUp => self.state.on_outcome(Outcome::CaughtUp, at(now)),
-                Action::WriteEvent(event) => {
-                    self.told.push(event.clone());
-                    self.state.on_outcome(Outcome::EventWritten(event, true), at(now));
-                }
-                action => {
-                    let outcome = self.server.outcome(&action, Fault::None);
-                    self.state.on_outcome(outcome, at(now));
-                }
+                action => self.act(action, at(now)),
             }
         }
         reads
@@ -60,15 +52,7 @@ impl Story {
                 match action {
                     Action::Evaluate(question) => asked.push(*question),
                     Action::Release(release) => sent.push(release),
-                    Action::CatchUp => self.state.on_outcome(Outcome::CaughtUp, at(now)),
-                    Action::WriteEvent(event) => {
-                        self.told.push(event.clone());
-                        self.state.on_outcome(Outcome::EventWritten(event, true), at(now));
-                    }
-                    action => {
-                        let outcome = self.server.outcome(&action, Fault::None);
-                        self.state.on_outcome(outcome, at(now));
-                    }
+                    action => self.act(action, at(now)),
                 }
             }
         }
@@ -155,7 +139,7 @@ fn what_is_not_answered_again_holds_no_more() {
         story.state.on_outcome(outcome(&question, failure()), at(60_010));
     }
     story.questions(60_020);
-    assert_eq!(story.gated(), ["waits"], "there is room, and nobody says what it takes beside others");
+    assert_eq!(story.gated(), ["waits"], "there is room, and its evaluator has not said what it takes now");
     for question in story.questions(62_100) {
         story.state.on_outcome(outcome(&question, failure()), at(62_110));
     }
@@ -276,7 +260,7 @@ fn a_namespace_that_cannot_be_read_is_held_and_told_and_is_read_again() {
     assert_eq!((story.gated(), story.server.used()), (vec![], "100m"));
 }
 
-/// What was read is in memory as long as somebody asks by it.
+/// The pods of a namespace are kept in memory until the last question of the round is answered.
 #[test]
 fn what_was_read_goes_with_the_round() {
     let mut story = Story::in_rounds();
@@ -288,4 +272,27 @@ fn what_was_read_goes_with_the_round() {
     story.questions(10);
     drop(question);
     assert!(read.upgrade().is_none());
+}
+
+/// A namespace is read only for a round that asks about a pod.
+#[test]
+fn where_no_pod_waits_a_change_reads_the_namespace_when_those_that_run_are_due() {
+    let mut story = Story::in_rounds();
+    for pod in ["runs", "ended"] {
+        story.server.create_pod(pod, 100, 0);
+    }
+    story.answer_all(100, 0);
+    story.server.finish_pod("ended");
+    story.answer_all(100, 5_000);
+    story.relabel("runs");
+    let asked = story.questions(10_000);
+    assert_eq!(names(&asked), ["runs"]);
+    // The round takes 100 ms, so pods that run are asked about again after 900.
+    story.state.on_outcome(outcome(&asked[0], price(100)), at(10_100));
+    assert_eq!(story.questions(10_100).len(), 0);
+    for n in 1..8 {
+        story.relabel_as("ended", n);
+        assert_eq!(story.reads(10_100 + n * 100).len(), 0, "{n}");
+    }
+    assert_eq!(story.reads(11_100).len(), 1);
 }

@@ -234,7 +234,7 @@ async fn it_is_sent_the_other_pods_of_the_namespace_and_asked_again_when_one_cha
     assert!(samples.sum("sluice_evaluator_rounds_total", &[("sent", "whole")]) >= Some(3.0));
 }
 
-/// Where evaluators do not look at others, none are sent, and nobody is asked again.
+/// With `--evaluator-other-pods=none` the evaluator gets an empty list, so each pod looks like the first one to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_other_pods_each_is_the_first() {
     let bed = idle_bed().await;

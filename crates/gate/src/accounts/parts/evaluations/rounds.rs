@@ -241,6 +241,14 @@ impl Rounds {
         self.end(namespace, now_ms);
     }
 
+    /// No pod is to be asked about now: those that run will be.
+    pub fn skip(&mut self, namespace: NamespaceId) {
+        let Some(round) = self.namespaces.get_mut(&namespace) else { return };
+        (round.wants, round.is_held) = (false, false);
+        self.resumed.append(&mut round.deferred);
+        self.schedule(namespace);
+    }
+
     /// Whether the pods that run are to be asked about as well, now.
     pub fn asks_running(&self, namespace: NamespaceId, now_ms: u64) -> bool {
         let round = self.namespaces.get(&namespace);
