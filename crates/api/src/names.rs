@@ -274,6 +274,8 @@ pub const FIELDS_NOT_IN_FORCE: &str = "FieldsNotInForce";
 /// Type of a condition of the `AAQ`: whether live migrations may get head-room in native quotas.
 pub const HEADROOM: &str = "Headroom";
 
+/// Label of a namespace: how many times their request of memory the limit of launchers is that KubeVirt sets.
+pub const LIMIT_RATIO_LABEL: &str = "alpha.kubevirt.io/auto-memory-limits-ratio";
 /// Label of a migration's target pod: the uid of its VirtualMachineInstanceMigration.
 pub const MIGRATION_JOB_LABEL: &str = "kubevirt.io/migrationJobUID";
 /// Selects the pods of virtual machines: launchers, and pods that attach volumes to them (KubeVirt's

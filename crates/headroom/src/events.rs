@@ -125,7 +125,8 @@ pub fn granted(outcome: &Outcome) -> Vec<Report> {
         Ending::Unproven(why) | Ending::Unsettled(why) => not_proven(migration, why),
         Ending::Taken => {
             let note = format!(
-                "another pod of the same size took the room that was made ({ms} ms); it is made again"
+                "another pod took the room that was made ({ms} ms): the migration is tried again, and gets no room while \
+                 that pod is above the quota"
             );
             about(migration, TAKEN, &note)
         }

@@ -5,6 +5,7 @@ mod shown;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -57,6 +58,8 @@ pub(crate) struct Executor<'h> {
     /// When the lock ends for sure.
     lock_end: Instant,
     pub(crate) raises: Vec<Raise>,
+    /// For how long the namespace was read to confirm that the target gets no room.
+    pub(crate) confirmed_in: Option<Duration>,
     /// The quotas as they were when their raises were ended.
     pub(crate) ended: Vec<ResourceQuotaRecord>,
     /// The pods of the migration that were there before its room was made.
@@ -86,6 +89,7 @@ impl<'h> Executor<'h> {
             let_in_at: None,
             lock_end: Instant::now(),
             raises: Vec::new(),
+            confirmed_in: None,
             ended: Vec::new(),
         }
     }
@@ -108,6 +112,19 @@ impl<'h> Executor<'h> {
     }
 
     async fn look(&mut self, session: &WindowSession, look: Look) -> Done {
+        if !session.confirms() {
+            return self.read(session, look).await;
+        }
+        if self.tools.looks.are_spared(self.target.namespace()) {
+            return Done::Spared;
+        }
+        let started = Instant::now();
+        let seen = self.read(session, look).await;
+        self.confirmed_in = Some(started.elapsed());
+        seen
+    }
+
+    async fn read(&mut self, session: &WindowSession, look: Look) -> Done {
         let (requests, namespace) = (&self.tools.requests, self.target.namespace());
         if let Some(why) = self.tools.unproven() {
             return Done::Ended(Ending::Unproven(why));
@@ -243,9 +260,16 @@ impl<'h> Executor<'h> {
         let hold_end = self.let_in_at.unwrap_or_else(Instant::now) + HOLD_TIME;
         let closing = self.lock_end.checked_sub(MARGIN).unwrap_or(self.lock_end);
         let left = closing.min(hold_end).saturating_duration_since(Instant::now());
+        let was_there = AtomicBool::new(false);
         let look = |index: &Cluster| {
             if self.is_seen(index) {
                 return Some(Ending::Entered);
+            }
+            // Nobody tries again for a migration that is over. The watch may not have shown it yet.
+            let migration = index.vmims.by_uid(&self.target.migration.uid);
+            let is_there = migration.is_some_and(|migration| !migration.is_final());
+            if was_there.fetch_or(is_there, Ordering::Relaxed) && !is_there {
+                return Some(Ending::NotSeen);
             }
             // The watch may not have shown the raise yet; without a quota it is over.
             let quota = |quota: &QuotaRef| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_engine::headroom::{self as engine, NUDGE_KEY, sentence};
 use sluice_engine::{Amount, Charge, Resource, Uid};
-use sluice_index::{LauncherRecord, Observed, VmiRecord};
+use sluice_index::{Cluster, LauncherRecord, Observed, VmiRecord};
 use sluice_runtime::api_servers::Servers;
 use sluice_runtime::backoff::process_seed;
 use tokio::sync::{oneshot, watch};
@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::attempts::{Attempt, Attempts};
 use crate::executor::{Executor, OTHERS_TIME, until_shown};
 use crate::lanes::Lanes;
+use crate::looks::Looks;
 use crate::metrics::HeadroomMetrics;
 use crate::observed_locks::ObservedLocks;
 use crate::patches;
@@ -72,6 +73,7 @@ impl Headroom {
         let tools = Tools {
             observed: Arc::clone(locks.observed()),
             locks,
+            looks: Looks::default(),
             requests,
             writer,
             probes: Probes::new(Arc::clone(&servers), clock, &namespace),
@@ -200,6 +202,11 @@ impl Headroom {
         };
         let (raised_at, raises) = (executor.raised_at, std::mem::take(&mut executor.raises));
         let ended = std::mem::take(&mut executor.ended);
+        if let Some(took) =
+            executor.confirmed_in.filter(|_| ending.is_refusal() || matches!(ending, Ending::Failed(_)))
+        {
+            self.tools.looks.in_vain(&namespace, took);
+        }
         drop(executor);
         self.attempts.end(&target, &attempt);
         self.report(Outcome {
@@ -239,13 +246,26 @@ impl Headroom {
         }
     }
 
-    /// All pods of a namespace, not from a cache; its machines and migrations are learnt beside,
-    /// for pods are judged by them.
+    /// What is found among all pods of a namespace, not from a cache; its machines and migrations are learnt beside, for
+    /// pods are judged by them. `None` too where nothing was found a moment ago: a namespace may not be read all the time.
     ///
     /// # Errors
     /// When they cannot be read.
-    pub async fn pods(&self, namespace: &str) -> kube::Result<Vec<LauncherRecord>> {
-        self.tools.pods(namespace).await
+    pub async fn find_live<T>(
+        &self,
+        namespace: &Arc<str>,
+        find: impl FnOnce(&Cluster, &[LauncherRecord]) -> Option<T>,
+    ) -> kube::Result<Option<T>> {
+        if self.tools.looks.are_spared(namespace) {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        let pods = self.tools.pods(namespace).await;
+        let found = pods.as_ref().ok().and_then(|pods| self.tools.observed.read(|index| find(index, pods)));
+        if found.is_none() {
+            self.tools.looks.in_vain(namespace, started.elapsed());
+        }
+        pods.map(|_| found)
     }
 
     /// Restores a quota that is left raised. `raised_ms`: for how long it has been seen raised without a mark.

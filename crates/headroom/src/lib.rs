@@ -9,6 +9,7 @@ mod events;
 mod executor;
 mod headroom;
 mod lanes;
+mod looks;
 pub mod loops;
 mod metrics;
 mod observed_locks;

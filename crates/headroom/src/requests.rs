@@ -15,7 +15,7 @@ use sluice_index::{
     BudgetWires, GrantNames, LauncherRecord, PodWire, ResourceQuotaWire, VmiWire, VmimRecord, VmimWire,
 };
 use sluice_runtime::clock::ServerClock;
-use sluice_runtime::request::{Built, Reply, objects, send};
+use sluice_runtime::request::{Built, Reply, objects, send, send_at_most};
 
 /// Limit for one request.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
@@ -26,10 +26,23 @@ pub struct Requests {
     pub(crate) clock: Arc<ServerClock>,
 }
 
+/// So many objects are asked for at once. Tenants may make each as large as etcd takes, so the answer is bounded too: a
+/// larger one is asked for in smaller pages, of which the smallest fits. A page becomes records before the next one is read.
+const PAGE: u32 = 256;
+const MOST_PAGE_BYTES: usize = 12 << 20;
+
 #[derive(Deserialize)]
 struct List<T> {
+    #[serde(default)]
+    metadata: ListMeta,
     #[serde(default = "Vec::new")]
     items: Vec<T>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMeta {
+    #[serde(rename = "continue", default)]
+    next: Option<String>,
 }
 
 impl std::fmt::Debug for Requests {
@@ -65,7 +78,7 @@ impl Requests {
     /// # Errors
     /// When they cannot be read.
     pub async fn quotas(&self, namespace: &str) -> kube::Result<Vec<ResourceQuotaWire>> {
-        self.list::<ResourceQuota, _>(Some(namespace), &ListParams::default()).await
+        self.list::<ResourceQuota, _, _>(namespace, Clone::clone).await
     }
 
     /// One quota, not from a cache.
@@ -109,10 +122,9 @@ impl Requests {
     /// # Errors
     /// When they cannot be read.
     pub async fn machines(&self, namespace: &str) -> kube::Result<(Vec<VmiWire>, Vec<VmimWire>)> {
-        let all = ListParams::default();
         futures::try_join!(
-            self.list::<VmiWire, VmiWire>(Some(namespace), &all),
-            self.list::<VmimWire, VmimWire>(Some(namespace), &all),
+            self.list::<VmiWire, VmiWire, _>(namespace, Clone::clone),
+            self.list::<VmimWire, VmimWire, _>(namespace, Clone::clone),
         )
     }
 
@@ -121,17 +133,35 @@ impl Requests {
     /// # Errors
     /// When they cannot be read.
     pub async fn pods(&self, namespace: &str) -> kube::Result<Vec<LauncherRecord>> {
-        let pods: Vec<PodWire> = self.list::<Pod, _>(Some(namespace), &ListParams::default()).await?;
-        Ok(pods.iter().map(LauncherRecord::read).collect())
+        self.list::<Pod, PodWire, _>(namespace, LauncherRecord::read).await
     }
 
-    /// The objects of kind `K`, read as `T`.
-    async fn list<K, T>(&self, namespace: Option<&str>, which: &ListParams) -> kube::Result<Vec<T>>
+    /// What is kept of the objects of kind `K` in a namespace, each of them read as `T`.
+    async fn list<K, T, R>(&self, namespace: &str, keep: impl Fn(&T) -> R) -> kube::Result<Vec<R>>
     where
         K: Resource<DynamicType = ()>,
         T: DeserializeOwned,
     {
-        Ok(self.get(objects::<K>(namespace).list(which)).await?.decode::<List<T>>()?.items)
+        let (mut all, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
+        loop {
+            let request = objects::<K>(Some(namespace)).list(&page);
+            let reply = send_at_most(&self.client, request, DEADLINE, MOST_PAGE_BYTES).await?;
+            let Some(reply) = reply else {
+                let smaller = page.limit.unwrap_or(PAGE) / 8;
+                if smaller == 0 {
+                    return Err(kube::Error::Service("an object is larger than an API server takes".into()));
+                }
+                page.limit = Some(smaller);
+                continue;
+            };
+            self.clock.observe(reply.date);
+            let list: List<T> = reply.decode()?;
+            all.extend(list.items.iter().map(&keep));
+            match list.metadata.next.filter(|next| !next.is_empty()) {
+                Some(next) => page.continue_token = Some(next),
+                None => return Ok(all),
+            }
+        }
     }
 
     /// An object of kind `K`, read as `T`; `None` if it does not exist.
@@ -158,6 +188,7 @@ mod tests {
     use http::{Request, Response};
     use kube::client::Body;
     use parking_lot::Mutex;
+    use serde_json::json;
 
     use super::*;
 
@@ -188,16 +219,48 @@ mod tests {
         let vmmrqs = "/apis/mtq.kubevirt.io/v1alpha1/namespaces/one/virtualmachinemigrationresourcequotas";
         let policies = "/apis/quota.sluice.dev/v1alpha1/headroompolicies";
         let expected = [
-            "/api/v1/namespaces/ns/resourcequotas?",
+            "/api/v1/namespaces/ns/resourcequotas?&limit=256",
             "/api/v1/namespaces/ns/resourcequotas/one",
             &format!("{vmmrqs}/one"),
             &format!("{policies}/one"),
             "/api/v1/namespaces/one",
             kubevirt,
-            "/api/v1/namespaces/ns/pods?",
-            "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances?",
-            "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancemigrations?",
+            "/api/v1/namespaces/ns/pods?&limit=256",
+            "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances?&limit=256",
+            "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancemigrations?&limit=256",
         ];
         assert_eq!(*asked.lock(), expected);
+    }
+
+    /// Pods that are as large as etcd takes are read a few at a time, each once.
+    #[tokio::test]
+    async fn what_a_tenant_makes_large_is_read_in_small_pages() {
+        const PODS: usize = 100;
+        let pages = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&pages);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let value =
+                |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key)?.parse::<usize>().ok());
+            let (from, limit) = (value("continue=").unwrap_or(0), value("limit=").unwrap());
+            let to = (from + limit).min(PODS);
+            let pod = |number: usize| {
+                let note = "x".repeat(1_400_000);
+                let metadata = json!({ "name": format!("pod-{number}"), "annotations": { "note": note } });
+                json!({ "metadata": metadata, "spec": { "containers": [] } })
+            };
+            let next = if to < PODS { to.to_string() } else { String::new() };
+            let items: Vec<_> = (from..to).map(pod).collect();
+            log.lock().push(items.len());
+            let body = json!({ "metadata": { "continue": next }, "items": items }).to_string();
+            async move { Ok::<_, Infallible>(Response::new(Body::from(body.into_bytes()))) }
+        });
+        let requests = Requests::new(Client::new(service, "default"), Arc::default());
+        let names: Vec<_> = requests.pods("ns").await.unwrap().iter().map(|pod| pod.name.clone()).collect();
+        let expected: Vec<Arc<str>> = (0..PODS).map(|number| format!("pod-{number}").into()).collect();
+        assert_eq!(names, expected);
+        let pages = pages.lock();
+        assert_eq!(pages[..3], [100, 32, 4], "{pages:?}");
+        assert!(pages[2..].iter().all(|page| *page <= 4), "{pages:?}");
     }
 }

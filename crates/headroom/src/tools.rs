@@ -6,6 +6,7 @@ use sluice_engine::headroom::Account;
 use sluice_index::{LauncherRecord, Observed, ResourceQuotaRecord};
 use sluice_runtime::api_servers::Servers;
 
+use crate::looks::Looks;
 use crate::metrics::HeadroomMetrics;
 use crate::observed_locks::ObservedLocks;
 use crate::probes::Probes;
@@ -23,6 +24,7 @@ pub(crate) const LOCK_SECONDS: i64 = 10;
 pub(crate) struct Tools {
     pub(crate) observed: Arc<Observed>,
     pub(crate) locks: ObservedLocks,
+    pub(crate) looks: Looks,
     pub(crate) requests: Requests,
     pub(crate) writer: StatusWriter,
     pub(crate) probes: Probes,

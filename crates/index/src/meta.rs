@@ -112,12 +112,39 @@ impl Owner {
     }
 }
 
+/// An entry of `managedFields` of a pod, as far as it tells that the pod was resized.
+#[derive(Deserialize)]
+struct ResizeEntry {
+    subresource: Option<Resize>,
+    time: Option<Time>,
+}
+
+/// A subresource, as far as it is that of resizes: other names are not kept.
+struct Resize(bool);
+
+impl<'de> Deserialize<'de> for Resize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(std::borrow::Cow::<str>::deserialize(deserializer)? == RESIZE))
+    }
+}
+
+const RESIZE: &str = "resize";
+
+impl ResizeEntry {
+    fn entry(self) -> Option<ManagedFieldsEntry> {
+        let Self { subresource, time } = self;
+        let is_resize = subresource.is_some_and(|Resize(is_resize)| is_resize);
+        let subresource = is_resize.then(|| RESIZE.to_owned())?;
+        Some(ManagedFieldsEntry { subresource: Some(subresource), time, ..ManagedFieldsEntry::default() })
+    }
+}
+
 /// For `#[serde(deserialize_with)]`: as [`bare`], and of the labels the one that makes a pod the target of a migration, of
-/// the annotations the one that names the pod's creator, and the reference to the VirtualMachineInstance or the pod that
-/// controls it. A pod without one of these has no map or list of that.
+/// the annotations the one that names the pod's creator, the reference to the VirtualMachineInstance or the pod that
+/// controls it, and of `managedFields` when it was resized. A pod without one of these has no map or list of that.
 pub(crate) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let (meta, (label, creator, _, owners)) =
-        Meta::<MigrationLabel, CreatorAnnotation, IgnoredAny, Owner>::deserialize(deserializer)?.split();
+    let (meta, (label, creator, writers, owners)) =
+        Meta::<MigrationLabel, CreatorAnnotation, ResizeEntry, Owner>::deserialize(deserializer)?.split();
     let map = |key: &str, value: String| BTreeMap::from([(key.to_owned(), value)]);
     let migration = label.and_then(|label| label.migration);
     let labels = migration.map(|uid| map(names::MIGRATION_JOB_LABEL, uid));
@@ -126,7 +153,9 @@ pub(crate) fn of_pod<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
     let controls = |owner: &Owner| owner.is_machine() || owner.is_pod();
     let owner = owners.unwrap_or_default().into_iter().find(controls);
     let owner_references = owner.map(|owner| vec![owner.reference()]);
-    Ok(ObjectMeta { labels, annotations, owner_references, ..meta })
+    let resizes: Vec<_> = writers.unwrap_or_default().into_iter().filter_map(ResizeEntry::entry).collect();
+    let managed_fields = (!resizes.is_empty()).then_some(resizes);
+    Ok(ObjectMeta { labels, annotations, owner_references, managed_fields, ..meta })
 }
 
 /// The annotation that says how long a migration's target may be pending.
@@ -309,6 +338,12 @@ mod tests {
             json!({ "apiVersion": "v1", "kind": "Pod", "name": "launcher", "uid": "l", "controller": true });
         let attached = of_pod(json!({ "ownerReferences": [other, pod] })).unwrap();
         assert_eq!(attached.owner_references.unwrap().first().unwrap().name, "launcher");
+        let writers = json!([{ "manager": "kubelet", "subresource": "status", "time": "2026-01-01T00:00:00Z" },
+            { "manager": "vpa", "subresource": "resize", "time": "2026-01-01T00:00:07Z", "fieldsV1": { "f:spec": {} } }]);
+        let resized = of_pod(json!({ "managedFields": writers })).unwrap().managed_fields.unwrap();
+        assert_eq!(resized.first().unwrap().time.as_ref().unwrap().0.as_second(), 1_767_225_607);
+        assert_eq!(resized.len(), 1);
+        assert_eq!(of_pod(&object).unwrap().managed_fields, None);
         let timed = json!({ "annotations": { "note": "x", names::PENDING_TIMEOUT_ANNOTATION: "60" } });
         let timed = of_migration(timed).unwrap().annotations;
         assert_eq!(timed, map(names::PENDING_TIMEOUT_ANNOTATION, "60"));

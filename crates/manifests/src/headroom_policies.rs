@@ -56,13 +56,16 @@ fn cel(text: &str) -> String {
     text.replace("UNMARKED", &format!("({UNMARKED})")).replace("END", END).replace("MARK", MARK)
 }
 
-/// Keeps pods away from namespaces with a marked quota, but for the target of a migration; answers probes.
+/// Keeps pods away from namespaces with a marked quota, but for the target of a migration; answers probes. A pod that is
+/// there is not resized as long as the mark is there, over or not: an update has no time of which a tenant could not have
+/// written another.
 pub(crate) fn lock() -> AdmissionPolicy {
     let validations = vec![
         json!({
             "expression":
                 cel(&format!(
-                    "request.resource.resource != 'pods' || {UNMARKED} || {AFTER_THE_END} || ({LABELLED} && {})",
+                    "request.resource.resource != 'pods' || {UNMARKED} || (request.operation == 'CREATE' && \
+                     ({AFTER_THE_END} || ({LABELLED} && {})))",
                     writes_migrations()
                 )),
             "message": "exceeded quota: a ResourceQuota is reserved for the target pod of a live migration: try again \
@@ -78,6 +81,7 @@ pub(crate) fn lock() -> AdmissionPolicy {
     ];
     let rules = [
         rule("", &["CREATE"], &["pods"], "Namespaced"),
+        rule("", &["UPDATE"], &["pods/resize"], "Namespaced"),
         rule(names::OWN_GROUP, &["CREATE"], &[names::HEADROOM_PROBES], "Namespaced"),
     ];
     let mut policy = policy(VALIDATING, names::LOCK_POLICY, FAILURE_POLICY, &rules);

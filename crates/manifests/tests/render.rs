@@ -298,7 +298,8 @@ fn the_policies_of_headroom_deny_in_quotas_words_and_the_mark_counts_probes() {
     assert_eq!(resources(charge), ["resourcequotas/status"]);
     let crds = of_kind(&objects, "CustomResourceDefinition");
     let probe = crds.iter().find(|crd| crd["spec"]["names"]["kind"] == "HeadroomProbe").expect("a CRD");
-    assert_eq!(resources(lock), [json!("pods"), probe["spec"]["names"]["plural"].clone()]);
+    let probes = probe["spec"]["names"]["plural"].clone();
+    assert_eq!(resources(lock), [json!("pods"), json!("pods/resize"), probes]);
     let mark = format!("count/{}", probe["metadata"]["name"].as_str().expect("a name"));
     assert_eq!(mark, sluice_engine::headroom::MARK, "the mark counts probes");
     assert!(lock["spec"]["validations"][0]["expression"].to_string().contains(&mark));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use jiff::Timestamp;
 use kube::client::Body;
 use kube::core::Status;
@@ -78,13 +78,30 @@ pub fn objects<K: Resource<DynamicType = ()>>(namespace: Option<&str>) -> kube::
 /// # Errors
 /// When the request cannot be built, or there is no answer. A refusal is an answer.
 pub async fn send(client: &Client, request: Built, deadline: Duration) -> kube::Result<Reply> {
+    let reply = send_at_most(client, request, deadline, usize::MAX).await?;
+    reply.ok_or_else(|| kube::Error::Service("the answer is too large".into()))
+}
+
+/// As [`send`]; `None` if the answer has more than `most` bytes, which are not kept.
+///
+/// # Errors
+/// As [`send`].
+pub async fn send_at_most(
+    client: &Client,
+    request: Built,
+    deadline: Duration,
+    most: usize,
+) -> kube::Result<Option<Reply>> {
     let request = request.map_err(kube::Error::BuildRequest)?.map(Body::from);
     with_deadline(deadline, async {
         let response = client.send(request).await?;
         let code = response.status().as_u16();
         let date = date_of(&response);
-        let body = response.into_body().collect().await?.to_bytes();
-        Ok(Reply { code, date, body })
+        match Limited::new(response.into_body(), most).collect().await {
+            Ok(body) => Ok(Some(Reply { code, date, body: body.to_bytes() })),
+            Err(error) if error.is::<LengthLimitError>() => Ok(None),
+            Err(error) => Err(kube::Error::Service(error)),
+        }
     })
     .await
 }

@@ -320,7 +320,7 @@ impl WebhookWatches {
         let via = Via { client: &client, cancel: &stopped };
         let kinds = &self.headroom;
         // A launcher without its label explains nothing, and its machine gets no room.
-        let launchers = all().labels(names::LAUNCHER_ROLES);
+        let launchers = in_small_pages().labels(names::LAUNCHER_ROLES);
         let mut aaqs = AaqSightings::default();
         // Whether the kind exists is all that is asked, so no objects are.
         let (crqs, none) = (&self.cluster_resource_quotas, format!("metadata.name={}", names::PROBE_NAME));

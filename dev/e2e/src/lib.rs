@@ -25,6 +25,7 @@ pub mod service;
 mod shipped;
 pub mod simulated_harvester;
 pub mod simulated_kubelet;
+pub mod simulated_provisioner;
 pub mod simulated_proxy;
 pub mod simulated_rancher;
 pub mod simulated_webhook;

@@ -2,10 +2,10 @@
 //! (`pkg/controller/master/migration` and `pkg/controller/master/resourcequota` in harvester/harvester).
 //!
 //! One of its controllers records each pending migration in annotations of the quota and takes the record away at the end.
-//! The other one keeps `spec.hard` at the namespace's own limits and what is recorded. Left out are a namespace without
-//! limits of its own, and the compensation of 1.9.
+//! The other one keeps `spec.hard` at the namespace's own limits and what is recorded. Where a quota rejects the migration
+//! all the same, the first one records what is missing too, as 1.9 does. Left out is a namespace without limits of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -29,6 +29,12 @@ use crate::simulated_rancher::MARKER;
 pub const SKIP: &str = "harvesterhci.io/skipResourceQuotaAutoScaling";
 /// Before the uid of a machine: the annotation with what is added for it.
 pub const MIGRATING: &str = "harvesterhci.io/migratingUID-";
+/// Annotation with what is added because a migration was rejected although it is recorded.
+pub const COMPENSATION: &str = "harvesterhci.io/migratingCompensation";
+/// Annotation (`true` or `false`) with which the first controller asks for the second.
+const RESYNC: &str = "harvesterhci.io/migratingScalingResyncNeeded";
+/// What a compensation adds to what is missing: 128Mi.
+const SPARE: &str = "134217728";
 /// The account of Harvester's controllers.
 const HARVESTER: &str = "system:serviceaccount:harvester-system:harvester";
 
@@ -113,19 +119,26 @@ impl Scaler {
         let managed = ListParams::default().labels(&format!("{MARKER}=true"));
         let Some(quota) = self.quotas.list(&managed).await?.items.into_iter().next() else { return Ok(true) };
         let mut recorded = quota.clone();
-        let mut migrations = self.migrations.list(&ListParams::default()).await?.items;
-        // An earlier migration of a machine takes nothing from a later one.
-        migrations.sort_by_key(|migration| !has_ended(migration));
+        let migrations = self.migrations.list(&ListParams::default()).await?.items;
+        let under_way: BTreeSet<&str> =
+            migrations.iter().filter(|migration| !has_ended(migration)).map(machine_of).collect();
         for migration in &migrations {
-            self.record(&mut recorded, migration).await?;
+            // An earlier migration of a machine takes nothing from a later one.
+            if !has_ended(migration) || !under_way.contains(machine_of(migration)) {
+                self.record(&mut recorded, migration).await?;
+            }
         }
         if recorded.annotations() != quota.annotations() {
+            recorded.annotations_mut().insert(RESYNC.to_owned(), "true".to_owned());
             return self.write(&recorded).await;
         }
         if is_left_alone(&quota) {
             return Ok(true);
         }
         let mut scaled = quota.clone();
+        if let Some(resync) = scaled.annotations_mut().get_mut(RESYNC) {
+            "false".clone_into(resync);
+        }
         let hard = scaled.spec.get_or_insert_default().hard.get_or_insert_default();
         for (key, amount) in self.wanted(&quota)? {
             let format = if key == "limits.memory" { Format::BinarySi } else { Format::DecimalSi };
@@ -133,21 +146,23 @@ impl Scaler {
                 hard.insert(key, Text(amount.quantity(format).to_string()));
             }
         }
-        if scaled.spec == quota.spec {
+        let is_scaled = scaled.spec != quota.spec;
+        if !is_scaled && scaled.annotations() == quota.annotations() {
             return Ok(true);
         }
         let written = self.write(&scaled).await?;
-        self.writes.fetch_add(usize::from(written), Ordering::SeqCst);
+        self.writes.fetch_add(usize::from(written && is_scaled), Ordering::SeqCst);
         Ok(written)
     }
 
     /// What the first controller makes of one migration. Of a machine that is gone nothing is restored.
     async fn record(&self, quota: &mut ResourceQuota, migration: &DynamicObject) -> anyhow::Result<()> {
-        let name = migration.data.pointer("/spec/vmiName").and_then(|name| name.as_str()).unwrap_or_default();
-        let Some(machine) = self.machines.get_opt(name).await? else { return Ok(()) };
+        let Some(machine) = self.machines.get_opt(machine_of(migration)).await? else { return Ok(()) };
         let key = format!("{MIGRATING}{}", machine.uid().context("a machine without uid")?);
         if has_ended(migration) {
-            quota.annotations_mut().remove(&key);
+            if quota.annotations_mut().remove(&key).is_some() {
+                quota.annotations_mut().remove(COMPENSATION);
+            }
         } else if MigrationPhase::of(migration) == MigrationPhase::Pending && !is_left_alone(quota) {
             let limit = |resource: &str| {
                 let text = machine.data.pointer("/spec/domain/resources/limits")?.get(resource)?;
@@ -155,9 +170,15 @@ impl Scaler {
             };
             let text = |amount: Amount| amount.quantity(Format::DecimalSi).to_string();
             let (cpu, memory) = (limit("cpu").unwrap_or_default(), limit("memory").unwrap_or_default());
-            let memory = text(memory.saturating_add(self.overhead));
-            let texts = json!({ "limits.cpu": text(cpu), "limits.memory": memory });
+            let memory = memory.saturating_add(self.overhead);
+            let texts = json!({ "limits.cpu": text(cpu), "limits.memory": text(memory) });
+            let is_known = quota.annotations().contains_key(&key);
             quota.annotations_mut().entry(key).or_insert_with(|| texts.to_string());
+            // What is recorded has to be in `spec.hard` before it is known to be too little.
+            let is_settled = quota.annotations().get(RESYNC).is_some_and(|needed| needed == "false");
+            if is_known && is_settled && is_rejected(migration) {
+                compensate(quota, memory)?;
+            }
         }
         Ok(())
     }
@@ -165,7 +186,8 @@ impl Scaler {
     /// The limits of the namespace and what is recorded, as the second controller adds them up.
     fn wanted(&self, quota: &ResourceQuota) -> anyhow::Result<Amounts> {
         let mut wanted = self.base.clone();
-        for (_, text) in quota.annotations().iter().filter(|(key, _)| key.starts_with(MIGRATING)) {
+        let is_record = |key: &str| key.starts_with(MIGRATING) || key == COMPENSATION;
+        for (_, text) in quota.annotations().iter().filter(|(key, _)| is_record(key)) {
             let recorded: BTreeMap<String, String> = serde_json::from_str(text)?;
             for (key, amount) in &mut wanted {
                 let more = recorded.get(key).map(|text| exact(text)).transpose()?.unwrap_or_default();
@@ -181,6 +203,31 @@ impl Scaler {
             written => written.map(|_| true).context("writing the quota"),
         }
     }
+}
+
+/// Records what the quota lacks for one more target of this size, and a little more: one record for all migrations.
+fn compensate(quota: &mut ResourceQuota, memory: Amount) -> anyhow::Result<()> {
+    const KEY: &str = "limits.memory";
+    let (spec, status) = (quota.spec.clone().unwrap_or_default(), quota.status.clone().unwrap_or_default());
+    let of = |amounts: Option<BTreeMap<String, Text>>| amounts?.get(KEY).and_then(|text| exact(&text.0).ok());
+    let (limit, used) = (of(spec.hard).unwrap_or_default(), of(status.used).unwrap_or_default());
+    let missing = used.saturating_add(memory).saturating_sub(limit);
+    if missing > Amount::ZERO {
+        let amount = missing.saturating_add(exact(SPARE)?).quantity(Format::DecimalSi).to_string();
+        quota.annotations_mut().insert(COMPENSATION.to_owned(), json!({ KEY: amount }).to_string());
+    }
+    Ok(())
+}
+
+fn is_rejected(migration: &DynamicObject) -> bool {
+    let conditions = migration.data.pointer("/status/conditions").and_then(|all| all.as_array());
+    conditions.into_iter().flatten().any(|condition| {
+        condition["type"] == "migrationRejectedByResourceQuota" && condition["status"] == "True"
+    })
+}
+
+fn machine_of(migration: &DynamicObject) -> &str {
+    migration.data.pointer("/spec/vmiName").and_then(|name| name.as_str()).unwrap_or_default()
 }
 
 fn has_ended(migration: &DynamicObject) -> bool {

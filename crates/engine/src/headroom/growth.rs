@@ -9,6 +9,19 @@ use crate::vm::{KubeVirtFacts, Launcher, VmFacts, largest_overhead, overhead_of_
 /// Devices that KubeVirt gives each launcher by itself (`pkg/virt-controller/services/template.go`).
 const OWN_DEVICES: &str = "requests.devices.kubevirt.io/";
 
+/// How many thousandths of its request of memory the limit is that KubeVirt sets where its namespace says nothing else
+/// (`DefaultMemoryLimitOverheadRatio` in KubeVirt's `pkg/virt-controller/services/template.go`).
+const DEFAULT_LIMIT_RATIO: i128 = 2_000;
+
+/// The same with what the namespace says in a label, rounded up (`getMemoryLimitsRatio` in `renderresources.go` there).
+#[must_use]
+#[allow(clippy::cast_possible_truncation, reason = "what is cast is at most a thousand millions")]
+pub fn limit_ratio(label: Option<&str>) -> i128 {
+    let said = label.and_then(|text| text.parse::<f64>().ok());
+    let said = said.filter(|ratio| (1.0..=1_000_000.0).contains(ratio));
+    said.map_or(DEFAULT_LIMIT_RATIO, |ratio| (ratio * 1_000.0).ceil() as i128)
+}
+
 /// The container of a guest. KubeVirt adds its overhead here and nowhere else.
 const COMPUTE: &str = "compute";
 
@@ -34,24 +47,32 @@ pub struct Allowance {
     pub interfaces: Amount,
     /// So much memory was plugged in: that is the tenant's.
     pub plugged: Amount,
-    /// The machine states no limit of memory: KubeVirt gives its launchers one where a quota limits it,
-    /// in a proportion to the request.
-    pub limits_memory: bool,
+    /// The machine states no limit of memory: KubeVirt gives its launchers one where a quota limits it, so many thousandths
+    /// of the request.
+    pub limits_memory: Option<i128>,
     /// The machine states no limit of CPUs: KubeVirt gives its launchers one where a quota limits it, of so many.
     pub limits_cpu: Option<Amount>,
 }
 
 impl Allowance {
-    /// What this KubeVirt may do to this machine.
+    /// What this KubeVirt may do to this machine, with the [`limit_ratio`] of its namespace.
     #[must_use]
-    pub fn of(machine: &VmFacts, kubevirt: &KubeVirtFacts) -> Self {
+    pub fn of(machine: &VmFacts, kubevirt: &KubeVirtFacts, limit_ratio: i128) -> Self {
         Self {
             overhead: largest_overhead(machine, kubevirt).unwrap_or_default(),
             interfaces: overhead_of_interfaces(machine, kubevirt).unwrap_or_default(),
             plugged: machine.plugged_memory(),
-            limits_memory: machine.limits.memory.is_none(),
+            limits_memory: machine.limits.memory.is_none().then_some(limit_ratio),
             limits_cpu: machine.limits.cpu.is_none().then(|| machine.present_cpus().unwrap_or_default()),
         }
+    }
+
+    /// What an amount of the request is in the limit: once in one that is stated, to which KubeVirt adds it.
+    fn in_limit(&self, amount: Amount) -> Amount {
+        let Some(ratio) = self.limits_memory else { return amount };
+        // Whole bytes, rounded up: KubeVirt calculates in floating point.
+        let thousandths = amount.nanos().saturating_mul(ratio.max(1_000));
+        Amount::from_nanos(thousandths.saturating_add(999).div_euclid(1_000))
     }
 }
 
@@ -88,37 +109,33 @@ impl Source {
     }
 
     /// By resource, how much of a launcher like this is KubeVirt's own doing: the overhead of a resource that its guest's
-    /// container names, of limits as many times as they are of requests; and limits that the machine does not state.
+    /// container names. In a limit that KubeVirt sets itself it lies as many times as the guest does.
     #[must_use]
     pub fn own_doing(&self, allowed: Allowance) -> Charge {
         let overhead = match devices(&self.compute).next() {
             Some(_) => allowed.overhead,
             None => allowed.overhead.saturating_sub(allowed.interfaces),
         };
-        let of = |resource: Resource| self.compute.get(&resource);
-        let limit = of(Resource::LimitsMemory).map(|limit| match allowed.limits_memory {
-            true => limit,
-            false => times(overhead, proportion(&self.compute)),
+        let own = [(Resource::Memory, overhead), (Resource::LimitsMemory, allowed.in_limit(overhead))];
+        let named = own.into_iter().filter_map(|(resource, amount)| {
+            let there = self.compute.get(&resource)?;
+            Some((resource, amount.min(there)))
         });
-        let cpus = of(Resource::LimitsCpu).filter(|_| allowed.limits_cpu.is_some());
-        let memory = of(Resource::Memory).map(|_| overhead);
-        let own = [(Resource::Memory, memory), (Resource::LimitsMemory, limit), (Resource::LimitsCpu, cpus)];
-        Charge::from_pairs(own.into_iter().filter_map(|(resource, amount)| Some((resource, amount?))))
+        Charge::from_pairs(named)
     }
 
     /// What the guest's container of the next launcher may take of a resource without being growth,
     /// beside what was plugged in.
-    fn allowed(&self, resource: &Resource, target: &Charge, allowed: Allowance) -> Amount {
+    fn allowed(&self, resource: &Resource, allowed: Allowance) -> Amount {
         let before = self.compute.get(resource);
-        let more = |before: Amount, often: i128| before.saturating_add(times(allowed.overhead, often));
         match resource {
-            Resource::Memory => before.map_or(Amount::ZERO, |before| more(before, 1)),
-            Resource::LimitsMemory if allowed.limits_memory => {
-                let request = self.compute.get(&Resource::Memory).unwrap_or(Amount::ZERO);
-                times(more(request, 1), proportion(target)).max(before.unwrap_or(Amount::ZERO))
-            }
+            Resource::Memory => before.map_or(Amount::ZERO, |before| before.saturating_add(allowed.overhead)),
             Resource::LimitsMemory => {
-                before.map_or(Amount::ZERO, |before| more(before, proportion(&self.compute)))
+                let kept = before.map(|before| before.saturating_add(allowed.in_limit(allowed.overhead)));
+                let request = self.compute.get(&Resource::Memory).unwrap_or(Amount::ZERO);
+                let set =
+                    allowed.limits_memory.map(|_| allowed.in_limit(request.saturating_add(allowed.overhead)));
+                kept.into_iter().chain(set).max().unwrap_or(Amount::ZERO)
             }
             Resource::LimitsCpu => before.unwrap_or(Amount::ZERO).max(allowed.limits_cpu.unwrap_or_default()),
             _ => before.unwrap_or(Amount::ZERO),
@@ -132,17 +149,6 @@ fn devices(compute: &Charge) -> impl Iterator<Item = &(Resource, Amount)> {
         let key = resource.key();
         key.starts_with("requests.") && key.contains('/') && !key.starts_with(OWN_DEVICES)
     })
-}
-
-/// How many times the request of memory the limit is, rounded up; at least once.
-fn proportion(compute: &Charge) -> i128 {
-    let nanos = |resource: Resource| compute.get(&resource).unwrap_or(Amount::ZERO).nanos();
-    let (request, limit) = (nanos(Resource::Memory), nanos(Resource::LimitsMemory));
-    if request > 0 { (limit.saturating_add(request - 1) / request).max(1) } else { 1 }
-}
-
-const fn times(amount: Amount, times: i128) -> Amount {
-    Amount::from_nanos(amount.nanos().saturating_mul(times))
 }
 
 /// A launcher that follows the source.
@@ -221,11 +227,10 @@ impl Next {
             // What was plugged in comes first: the overhead is no room for it.
             let plugged = match resource {
                 Resource::Memory => guest.min(plugged_in),
-                Resource::LimitsMemory if !allowed.limits_memory => guest.min(plugged_in),
+                Resource::LimitsMemory if allowed.limits_memory.is_none() => guest.min(plugged_in),
                 _ => Amount::ZERO,
             };
-            let rest =
-                more(more(of(&self.compute), plugged), source.allowed(resource, &self.compute, allowed));
+            let rest = more(more(of(&self.compute), plugged), source.allowed(resource, allowed));
             let beside = more(others(&self.kept, &self.compute), others(&source.charge, &source.compute));
             let new = more(*amount, of(&self.kept));
             (resource.clone(), plugged.saturating_add(rest).saturating_add(beside).saturating_add(new))

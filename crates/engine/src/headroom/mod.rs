@@ -26,7 +26,7 @@ use crate::quantity::Quantity;
 
 pub use account::{Account, AccountedPod, Stake};
 pub use budget::{Budget, Grant, GrantError, VmmrqSum, sum_of_vmmrqs};
-pub use growth::{Allowance, Source, growth, growth_of_launcher, growth_to};
+pub use growth::{Allowance, Source, growth, growth_of_launcher, growth_to, limit_ratio};
 pub use need::{Need, need_of};
 pub use plan::{Plan, Raise, RaisedKey, plan, reserve};
 pub use quota::{MARK, NUDGE_KEY, NativeQuota, Restore, consumed, restore};

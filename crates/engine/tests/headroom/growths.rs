@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use sluice_engine::headroom::{
-    Account, AccountedPod, Allowance, Source, Stake, growth, growth_of_launcher, growth_to, quota_words,
+    Account, AccountedPod, Allowance, Source, Stake, growth, growth_of_launcher, growth_to, limit_ratio,
+    quota_words,
 };
 use sluice_engine::pod::pod_charge;
 use sluice_engine::vm::Launcher;
@@ -209,13 +210,14 @@ fn limited(name: &str, memory: &str, limits: Value) -> Value {
     json!({ "name": name, "resources": { "requests": { "memory": memory }, "limits": limits } })
 }
 
-/// Where a quota limits them, KubeVirt sets limits that the machine does not state, and multiplies its overhead with them.
+/// Where a quota limits them, KubeVirt sets limits that the machine does not state, so many times the request that its
+/// overhead is in.
 #[test]
 fn limits_that_kubevirt_sets_by_itself_are_no_growth() {
     let pod = |memory: &str, limits: Value| launcher(&[limited("compute", memory, limits)], &[]);
     let allowed = |is_auto: bool| Allowance {
         overhead: quantity(OVERHEAD).into(),
-        limits_memory: is_auto,
+        limits_memory: is_auto.then_some(limit_ratio(None)),
         limits_cpu: is_auto.then_some(Amount::ONE),
         ..Allowance::default()
     };
@@ -228,12 +230,26 @@ fn limits_that_kubevirt_sets_by_itself_are_no_growth() {
     let larger_guest = pod("2585Mi", json!({ "memory": "5170Mi", "cpu": "1" }));
     let grown = grown_by(&larger_guest, &of, allowed(true));
     assert_eq!(grown, ["memory=1767Mi", "limits.memory=3534Mi"]);
-    // Twice the overhead in what is twice the request.
+    // Twice the overhead in what is twice the request; once in a limit that is stated, to which KubeVirt adds it.
     let of = source(&pod("537Mi", json!({ "memory": "1074Mi" })));
-    assert_eq!(grown_by(&pod("818Mi", json!({ "memory": "1636Mi" })), &of, allowed(false)), [""; 0]);
-    assert_eq!(of.own_doing(allowed(true)).get(&Resource::LimitsMemory), Some(quantity("1074Mi").into()));
-    assert_eq!(of.own_doing(allowed(false)).get(&Resource::LimitsMemory), Some(quantity("562Mi").into()));
-    assert_eq!(of.own_doing(allowed(true)).get(&Resource::LimitsCpu), None, "it has none");
+    let with_limit = |limit: &str| pod("818Mi", json!({ "memory": limit }));
+    assert_eq!(grown_by(&with_limit("1636Mi"), &of, allowed(true)), [""; 0]);
+    assert_eq!(grown_by(&with_limit("1636Mi"), &of, allowed(false)), ["limits.memory=281Mi"]);
+    assert_eq!(grown_by(&with_limit("1355Mi"), &of, allowed(false)), [""; 0]);
+    // What others make of the limit is no proportion of KubeVirt's.
+    assert_eq!(grown_by(&with_limit("64Gi"), &of, allowed(true)), ["limits.memory=63900Mi"]);
+    let own = |is_auto: bool| of.own_doing(allowed(is_auto));
+    assert_eq!(own(true).get(&Resource::LimitsMemory), Some(quantity("562Mi").into()));
+    assert_eq!(own(false).get(&Resource::LimitsMemory), Some(quantity("281Mi").into()));
+    assert_eq!(own(true).get(&Resource::LimitsCpu), None, "KubeVirt adds no CPUs");
+}
+
+/// As KubeVirt reads the label of the namespace.
+#[test]
+fn what_the_namespace_says_of_limits_counts() {
+    let ratios =
+        [None, Some("4"), Some("1.5"), Some("1.0004"), Some("0.5"), Some("x"), Some("NaN"), Some("1e300")];
+    assert_eq!(ratios.map(limit_ratio), [2_000, 4_000, 1_500, 1_001, 2_000, 2_000, 2_000, 2_000]);
 }
 
 #[test]

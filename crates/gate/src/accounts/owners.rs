@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sluice_engine::headroom::growth_of_launcher;
+use sluice_api::names;
+use sluice_engine::headroom::{growth_of_launcher, limit_ratio};
 use sluice_engine::{Charge, PodId, Uid};
 use sluice_index::{Gates, PodRecord};
 
@@ -107,7 +108,9 @@ impl Accounts {
         let after = cluster.machines.charge(owner, sources().chain([target]));
         let (Ok(Some(before)), Ok(Some(after))) = (before, after) else { return charged };
         // What the calculator does not count is nothing to wait for.
-        let growth = growth_of_launcher(target, sources(), cluster.machines.allowance(owner));
+        let namespace = cluster.namespaces.id(&owner.namespace).and_then(|id| cluster.namespaces.get(id));
+        let ratio = limit_ratio(namespace.and_then(|namespace| namespace.label(names::LIMIT_RATIO_LABEL)));
+        let growth = growth_of_launcher(target, sources(), cluster.machines.allowance(owner, ratio));
         let growth = growth.min(&after.above(&before));
         if growth.is_empty() {
             return charged;

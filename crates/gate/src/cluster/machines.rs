@@ -225,11 +225,12 @@ impl Machines {
         charge.map_err(|error| unreadable(error.to_string()))
     }
 
-    /// What KubeVirt may do to the VM from one launcher to the next.
-    pub fn allowance(&self, owner: &Owner) -> Allowance {
+    /// What KubeVirt may do to the VM from one launcher to the next. `limit_ratio`: that of its namespace.
+    pub fn allowance(&self, owner: &Owner, limit_ratio: i128) -> Allowance {
         let size = self.known.get(owner).and_then(|machine| machine.size.as_ref().ok());
         let kubevirt = self.kubevirt.as_ref().map(|kubevirt| &kubevirt.facts);
-        size.zip(kubevirt).map(|(size, kubevirt)| Allowance::of(size, kubevirt)).unwrap_or_default()
+        let allowance = size.zip(kubevirt).map(|(size, kubevirt)| Allowance::of(size, kubevirt, limit_ratio));
+        allowance.unwrap_or_default()
     }
 }
 

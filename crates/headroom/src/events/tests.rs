@@ -101,7 +101,7 @@ fn of_sessions() {
     Warning HeadroomNotProven VirtualMachineInstance web (VirtualMachineInstanceMigration move): no head-room for migration move of vm web: API server a does not know of the raise: no answer
     Warning HeadroomNotProven VirtualMachineInstanceMigration move (VirtualMachineInstance web): no head-room for migration move of vm web: API server b does not answer
     Warning HeadroomNotProven VirtualMachineInstance web (VirtualMachineInstanceMigration move): no head-room for migration move of vm web: API server b does not answer
-    Warning HeadroomTaken VirtualMachineInstanceMigration move (VirtualMachineInstance web): another pod of the same size took the room that was made (17 ms); it is made again
-    Warning HeadroomTaken VirtualMachineInstance web (VirtualMachineInstanceMigration move): another pod of the same size took the room that was made (17 ms); it is made again
+    Warning HeadroomTaken VirtualMachineInstanceMigration move (VirtualMachineInstance web): another pod took the room that was made (17 ms): the migration is tried again, and gets no room while that pod is above the quota
+    Warning HeadroomTaken VirtualMachineInstance web (VirtualMachineInstanceMigration move): another pod took the room that was made (17 ms): the migration is tried again, and gets no room while that pod is above the quota
     ");
 }

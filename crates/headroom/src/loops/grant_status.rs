@@ -79,6 +79,7 @@ impl GrantStatus {
             summaries,
             headroom,
             views: HashMap::new(),
+            above: BTreeSet::new(),
             leftovers: Leftovers::new(metrics.clone()),
             metrics,
             freed: false,
@@ -149,6 +150,8 @@ struct StatusPlanner {
     summaries: Summaries,
     headroom: Arc<Headroom>,
     views: HashMap<Arc<str>, View>,
+    /// Namespaces with a grant of managed-tenant-quota's kind that use more than their quotas.
+    above: BTreeSet<Arc<str>>,
     leftovers: Leftovers,
     metrics: LoopMetrics,
     /// Less of a pool is taken than when it was last looked at.
@@ -165,8 +168,12 @@ struct View {
 
 impl StatusPlanner {
     fn plan(&mut self, pending: &Dirty) -> Vec<(Key, Write)> {
+        self.look_above(pending);
         let mut writes = self.plan_vmmrqs(pending);
         writes.extend(self.plan_policies(pending));
+        let of_policies = self.views.values().flat_map(View::above);
+        let above: BTreeSet<_> = of_policies.chain(&self.above).collect();
+        self.metrics.above(above.len());
         writes
     }
 
@@ -181,6 +188,35 @@ impl StatusPlanner {
         for namespace in &namespaces {
             observed.read(|index| self.leftovers.look(index, namespace, now));
         }
+    }
+
+    fn look_above(&mut self, pending: &Dirty) {
+        self.headroom.observed().read(|index| {
+            let is_above = |namespace: &Arc<str>| {
+                let quotas = index.resource_quotas.records_in(namespace);
+                !index.vmmrqs.in_namespace(namespace).is_empty()
+                    && quotas.iter().any(|quota| !quota.native().overdraft().is_empty())
+            };
+            if pending.all {
+                let granted = index.vmmrqs.iter().map(|one| Arc::clone(&one.namespace));
+                self.above = granted.filter(is_above).collect();
+            }
+            for namespace in &pending.namespaces {
+                match is_above(namespace) {
+                    true => self.above.insert(Arc::clone(namespace)),
+                    false => self.above.remove(namespace),
+                };
+            }
+        });
+    }
+
+    /// Whether the namespace uses more than its quotas; `None` while a migration is under way, which may do so.
+    fn is_above(&self, namespace: &Arc<str>) -> Option<bool> {
+        let is_quiet = self
+            .headroom
+            .observed()
+            .read(|index| index.vmims.in_namespace(namespace).iter().all(|migration| migration.is_final()));
+        is_quiet.then(|| self.above.contains(namespace))
     }
 
     fn plan_vmmrqs(&self, pending: &Dirty) -> Vec<(Key, Write)> {
@@ -199,7 +235,8 @@ impl StatusPlanner {
             let mut summary = self.summaries.lock().get(&object.namespace).cloned().unwrap_or_default();
             summary.opted_out |= self.headroom.observed().read(|index| index.opted_out(&object.namespace));
             let said = (&summary, unproven.as_deref());
-            let Some(patch) = vmmrq_patch(stated, &object.errors, said, now) else { continue };
+            let above = self.is_above(&object.namespace);
+            let Some(patch) = vmmrq_patch(stated, &object.errors, said, (above, now)) else { continue };
             let kind = request::objects::<VirtualMachineMigrationResourceQuota>(Some(&object.namespace));
             writes.push((object.key(), Write { plural: names::VMMRQS, kind, patch }));
         }
@@ -218,8 +255,6 @@ impl StatusPlanner {
             let kind = request::objects::<HeadroomPolicy>(None);
             writes.push((object.key(), Write { plural: names::HEADROOM_POLICIES, kind, patch }));
         }
-        let above: BTreeSet<_> = self.views.values().flat_map(View::above).collect();
-        self.metrics.above(above.len());
         writes
     }
 

@@ -80,6 +80,8 @@ pub struct Snapshot {
 pub enum Done {
     /// What was looked at.
     Seen(Snapshot),
+    /// Nothing was read: reading did not help a moment ago.
+    Spared,
     /// No live mark of another session is left.
     Free,
     /// It was written, as far as it can be.
@@ -135,6 +137,12 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// Whether the target gets no room as things are.
+    #[must_use]
+    pub const fn is_refusal(&self) -> bool {
+        matches!(self, Self::NotEnough(_) | Self::Refused(_))
+    }
+
     /// One word for metrics and logs.
     #[must_use]
     pub const fn word(&self) -> &'static str {

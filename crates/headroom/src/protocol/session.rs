@@ -96,6 +96,13 @@ impl WindowSession {
         &self.raised
     }
 
+    /// Whether the next look is to confirm that the target gets no room.
+    #[must_use]
+    pub fn confirms(&self) -> bool {
+        let is_live = matches!(self.phase, Phase::Looking(Look::Live));
+        is_live && self.ending.is_refusal()
+    }
+
     /// Whether a mark is one of this session.
     #[must_use]
     pub fn is_own(&self, mark: i64) -> bool {
@@ -116,6 +123,7 @@ impl WindowSession {
         self.phase = match (phase, outcome) {
             (Phase::Looking(Look::Raised), Done::Seen(snapshot)) => self.shared(&snapshot),
             (Phase::Looking(look), Done::Seen(snapshot)) => self.seen(look, &snapshot),
+            (Phase::Looking(_), Done::Spared) => self.give_up(self.ending.clone()),
             (Phase::Waiting, Done::Free) | (Phase::Clearing, Done::Written) => Phase::Looking(Look::Live),
             (Phase::Raising(raises), outcome) => self.written(raises, outcome),
             (Phase::Settling(_), Done::Settled) if self.shares => Phase::Looking(Look::Raised),
@@ -171,6 +179,7 @@ impl WindowSession {
             Ok(wanted) => wanted,
             Err(phase) => return phase,
         };
+        self.ending = Ending::NotSeen;
         self.mark.get_or_insert(snapshot.mark);
         self.raising(wanted)
     }
@@ -200,7 +209,12 @@ impl WindowSession {
             Plan::Fits { .. } | Plan::Raise(_) if !self.raised.is_empty() => return Err(self.settle(quotas)),
             Plan::Fits { .. } | Plan::Raise(_) => return Err(self.give_up(Ending::NotNeeded)),
             // What the watches have shown may be late.
-            Plan::NotEnough(_) | Plan::Refused(_) if look == Look::Grants => {
+            Plan::NotEnough(shortages) if look == Look::Grants => {
+                self.ending = Ending::NotEnough(shortages);
+                return Err(Phase::Looking(Look::Live));
+            }
+            Plan::Refused(refusals) if look == Look::Grants => {
+                self.ending = Ending::Refused(refusals);
                 return Err(Phase::Looking(Look::Live));
             }
             Plan::NotEnough(shortages) => return Err(self.give_up(Ending::NotEnough(shortages))),

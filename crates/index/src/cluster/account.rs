@@ -4,7 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluice_engine::headroom::{Account, AccountedPod, Allowance, Need, Source, Stake, growth_to};
+use sluice_api::names;
+use sluice_engine::headroom::{
+    Account, AccountedPod, Allowance, Need, Source, Stake, growth_to, limit_ratio,
+};
 use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, vm_charge};
 use sluice_engine::{Amount, Charge, Resource, ScopeFacts, Uid};
 
@@ -17,12 +20,24 @@ use crate::kinds::vmim::VmimRecord;
 /// never had one, ends by itself within that time (KubeVirt's `cmd/virt-launcher`, `qemu-timeout`).
 const LINGERS: i64 = 300;
 
-/// The pods of one namespace that quotas count.
+/// What KubeVirt gives a pod that attaches volumes where its configuration says nothing else (`hotplugContainerLimits` and
+/// `hotplugContainerRequests` in KubeVirt's `pkg/virt-controller/services/renderresources.go`).
+const ATTACHMENT: [(Resource, Amount); 6] = [
+    (Resource::Pods, Amount::ONE),
+    (Resource::CountPods, Amount::ONE),
+    (Resource::Cpu, milli(10)),
+    (Resource::LimitsCpu, milli(100)),
+    (Resource::Memory, milli(2_000_000_000)),
+    (Resource::LimitsMemory, milli(80_000_000_000)),
+];
+
+/// The pods of one namespace.
 struct Pods<'c> {
     cluster: &'c Cluster,
     all: Vec<&'c LauncherRecord>,
-    /// By the machine that controls them.
+    /// By the machine that controls them; those that quotas count, and those that have finished.
     of_machine: HashMap<&'c Uid, Vec<&'c LauncherRecord>>,
+    finished: HashMap<&'c Uid, Vec<&'c LauncherRecord>>,
     /// Pods that attach volumes, by the launcher that controls them.
     attached: HashMap<&'c Uid, Vec<&'c LauncherRecord>>,
     controller: Option<String>,
@@ -40,11 +55,13 @@ impl Cluster {
         let pods = Pods::of(self, namespace, live, now);
         let mut explained = pods.explained(namespace);
         let account = pods.all.iter().map(|pod| {
-            let (stake, since) = explained.remove(&pod.uid).unwrap_or((Stake::Stays, pod.created));
+            // Any other pod is as old as its size.
+            let of_others = || (Stake::Stays, pod.resized_at.map_or(pod.created, |at| at.max(pod.created)));
+            let (stake, since) = explained.remove(&pod.uid).unwrap_or_else(of_others);
             AccountedPod {
                 name: Arc::clone(&pod.name),
                 since,
-                charge: pod.source.charge.clone(),
+                charge: if pod.counts(now) { pod.source.charge.clone() } else { finished_charge() },
                 facts: pod.source.facts.clone(),
                 stake,
             }
@@ -114,7 +131,9 @@ impl Cluster {
         let (default, kubevirt) = (KubeVirtFacts::default(), self.kubevirts.oldest());
         let kubevirt = kubevirt.map_or(&default, |record| &**record);
         let Ok(facts) = &machine.size else { return Allowance::default() };
-        Allowance::of(facts, kubevirt)
+        let namespace = self.namespaces.get(&machine.namespace);
+        let label = namespace.and_then(|namespace| namespace.labels.get(names::LIMIT_RATIO_LABEL));
+        Allowance::of(facts, kubevirt, limit_ratio(label))
     }
 }
 
@@ -122,22 +141,26 @@ impl<'c> Pods<'c> {
     fn of(cluster: &'c Cluster, namespace: &str, live: Option<&'c [LauncherRecord]>, now: i64) -> Self {
         let shown = cluster.launchers.in_namespace(namespace);
         let all: Vec<&LauncherRecord> = match live {
-            Some(live) => live.iter().filter(|pod| pod.counts(now)).collect(),
-            None => shown.iter().map(|record| &**record).filter(|pod| pod.counts(now)).collect(),
+            Some(live) => live.iter().collect(),
+            None => shown.iter().map(|record| &**record).collect(),
         };
         let controller = cluster.kubevirt_controller();
         let is_genuine = |pod: &&LauncherRecord| {
             pod.created_by.as_deref().is_none_or(|name| controller.as_deref() == Some(name))
         };
-        let (mut of_machine, mut attached) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
+        let [mut of_machine, mut finished, mut attached] = [const { Vec::new() }; 3].map(HashMap::from_iter);
+        let put = |map: &mut HashMap<&'c Uid, Vec<&'c LauncherRecord>>, owner, pod| {
+            map.entry(owner).or_default().push(pod);
+        };
         for pod in all.iter().copied().filter(is_genuine) {
-            if let Some(machine) = &pod.machine {
-                of_machine.entry(machine).or_default().push(pod);
-            } else if let Some(launcher) = &pod.launcher {
-                attached.entry(launcher).or_default().push(pod);
+            match (&pod.machine, &pod.launcher) {
+                (Some(machine), _) if pod.counts(now) => put(&mut of_machine, machine, pod),
+                (Some(machine), _) => put(&mut finished, machine, pod),
+                (None, Some(launcher)) if pod.counts(now) => put(&mut attached, launcher, pod),
+                _ => {}
             }
         }
-        Self { cluster, all, of_machine, attached, controller, now }
+        Self { cluster, all, of_machine, finished, attached, controller, now }
     }
 
     /// The pods that may be the one which runs the machine: one, unless a tenant has made another that looks like it.
@@ -168,7 +191,7 @@ impl<'c> Pods<'c> {
         for machine in self.cluster.vmis.in_namespace(namespace) {
             self.explain(machine, &mut explained);
         }
-        for pod in &self.all {
+        for pod in self.all.iter().filter(|pod| pod.counts(self.now)) {
             if pod.ends_at.is_some_and(|at| at <= self.now.saturating_add(LINGERS)) {
                 explained.insert(&pod.uid, (Stake::Passes(pod.source.charge.clone()), pod.created));
             }
@@ -181,37 +204,46 @@ impl<'c> Pods<'c> {
         // Where it cannot be told which of them is the launcher, one explains an overhead,
         // and none is as old as the machine.
         let Some(launcher) = current.first() else {
-            return self.explain_passing(machine, &[], Charge::default(), explained);
+            return self.explain_passing(machine, &[], [Charge::default(), Charge::default()], explained);
         };
         let since = |pod: &LauncherRecord| if current.len() == 1 { machine.created } else { pod.created };
         let own = launcher.source.own_doing(self.cluster.allowance(machine));
         let attached = self.attached_to(launcher);
-        let all = attached.iter().chain([launcher]).flat_map(|pod| pod.source.charge.iter());
-        let most = Charge::from_pairs(all.cloned().chain(own.iter().cloned()));
+        let most = sum([&launcher.source.charge, &own]);
+        let most_attached = allowed_to_attach(&attached);
         explained.insert(&launcher.uid, (Stake::Runs(own), since(launcher)));
         for pod in attached {
-            explained.insert(&pod.uid, (Stake::Runs(Charge::default()), since(pod)));
+            let is_kubevirts = pod.created_by.is_some() || attachment().covers(&pod.source.charge);
+            let since = if is_kubevirts { since(pod) } else { pod.created };
+            explained.insert(&pod.uid, (Stake::Runs(Charge::default()), since));
         }
-        self.explain_passing(machine, &current, most, explained);
+        self.explain_passing(machine, &current, [most, most_attached], explained);
     }
 
     /// The pods of the machine that are there because it moves, has just moved, or has just failed to: together they explain
-    /// at most one more pod of its size.
+    /// at most one more pod of its size, and what attaches its volumes once more.
     fn explain_passing(
         &self,
         machine: &VmiRecord,
         current: &[&LauncherRecord],
-        mut left: Charge,
+        most: [Charge; 2],
         explained: &mut Explained<'c>,
     ) {
         let others = self.launchers_of(machine).into_iter();
         let others = others.filter(|pod| current.iter().all(|other| other.uid != pod.uid));
         let passing: Vec<_> = others.filter(|pod| self.passes(machine, pod)).collect();
         let attached = passing.iter().flat_map(|pod| self.attached_to(pod)).collect::<Vec<_>>();
-        for pod in passing.into_iter().chain(attached) {
-            let (taken, rest) = split(&pod.source.charge, &left);
-            left = rest;
-            explained.insert(&pod.uid, (Stake::Passes(taken), pod.created));
+        for (pods, mut left) in [passing, attached].into_iter().zip(most) {
+            for pod in pods {
+                let (taken, rest) = split(&pod.source.charge, &left);
+                left = rest;
+                explained.insert(&pod.uid, (Stake::Passes(taken), pod.created));
+            }
+        }
+        // A finished pod is an object still: one of each machine passes for a while.
+        let finished = self.finished.get(&machine.uid).into_iter().flatten();
+        if let Some(pod) = finished.filter(|pod| self.passes(machine, pod)).max_by_key(|pod| pod.created) {
+            explained.insert(&pod.uid, (Stake::Passes(finished_charge()), pod.created));
         }
     }
 
@@ -239,13 +271,40 @@ impl<'c> Pods<'c> {
             let is_source = !last.failed && pod.node.is_some() && pod.node == last.source_node;
             // Of a migration that was removed while it was under way, KubeVirt never writes an end.
             let is_recent = last.ended.map_or_else(
-                || self.cluster.vmims.by_uid(&last.uid).is_some(),
+                || self.cluster.vmims.by_uid(&last.uid).is_some_and(|known| !known.is_final()),
                 |ended| self.now <= ended.saturating_add(LINGERS),
             );
             (is_target || is_source) && is_recent
         });
         is_under_way || lingers || pod.ends_at.is_some()
     }
+}
+
+const fn milli(amount: i128) -> Amount {
+    Amount::from_nanos(amount * 1_000_000)
+}
+
+fn attachment() -> Charge {
+    Charge::from_pairs(ATTACHMENT)
+}
+
+/// What a pod takes that has finished.
+fn finished_charge() -> Charge {
+    Charge::from_pairs([(Resource::CountPods, Amount::ONE)])
+}
+
+fn sum<'a>(charges: impl IntoIterator<Item = &'a Charge>) -> Charge {
+    Charge::from_pairs(charges.into_iter().flat_map(Charge::iter).cloned())
+}
+
+/// What the pods that attach volumes to a target may take: what those of its source do. Of pods without a stamp, which a
+/// tenant may have made, no more than KubeVirt gives one.
+fn allowed_to_attach(attached: &[&LauncherRecord]) -> Charge {
+    let of = |is_stamped: bool| {
+        let pods = attached.iter().filter(move |pod| pod.created_by.is_some() == is_stamped);
+        sum(pods.map(|pod| &pod.source.charge))
+    };
+    sum([&of(true), &of(false).min(&attachment())])
 }
 
 /// Of each resource what is there, up to `left`; and what is left then.

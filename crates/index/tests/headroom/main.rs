@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod accounts;
+mod holders;
 mod migrations;
 
 use serde::de::DeserializeOwned;

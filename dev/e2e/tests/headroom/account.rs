@@ -1,20 +1,24 @@
 //! What is above a quota is what migrations and KubeVirt itself take, whatever a tenant tries: pods that look like the
 //! source, pods that stay when their migration is over, what others add to a target.
 
+use http::Method;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{LimitRange, Pod};
+use k8s_openapi::api::core::v1::{Event, LimitRange, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_e2e::audit::{AuditTrail, until_refused};
+use sluice_e2e::call::{STRATEGIC, call};
+use sluice_e2e::intruders::editor;
 use sluice_e2e::objects;
 use sluice_e2e::simulated_webhook::{SimulatedWebhook, Verdict, WebhookOptions, rule};
 use sluice_e2e::tenant::{SOON, Tenant, amount, hard, shared, spec_hard, used};
 use sluice_testbed::kubevirt::{Migration, MigrationPhase, MigrationScript, Vm};
 use sluice_testbed::wait;
 
-use crate::context::{MEMORY, MI, alone, set_limit, until_told, used_memory};
+use crate::context::{MEMORY, MI, alone, set_limit, shared_metric, until_told, used_memory};
 
 const MIGRATION: &str = "VirtualMachineInstanceMigration";
 
@@ -189,6 +193,26 @@ async fn until_younger_than(tenant: &Tenant<'_>, quota: &str) {
     wait::eventually(SOON, is_over, "the next second").await.unwrap();
 }
 
+/// A target is told to be left after a minute.
+async fn until_left_is_told(tenant: &Tenant<'_>, target: &Pod) {
+    let events: Api<Event> = Api::namespaced(tenant.client.clone(), tenant.name());
+    let about = format!("reason=MigrationTargetLeft,involvedObject.name={}", target.name_any());
+    let config = watcher::Config::default().fields(&about);
+    let is_told = |events: &[Event]| !events.is_empty();
+    wait::wait_for_all(&events, config, 3 * SOON, "the target to be told as left", is_told).await.unwrap();
+    assert!(shared_metric("sluice_headroom_left_targets").await >= 1.0);
+}
+
+/// A tenant cannot let a target fail by the image of another program: it would wait in its room for good.
+async fn assert_kept_from_the_image(tenant: &Tenant<'_>, target: &Pod) {
+    let path = format!("/api/v1/namespaces/{}/pods/{}", tenant.name(), target.name_any());
+    let image = json!({ "spec": { "containers": [{ "name": "compute", "image": "none.test/wrong" }] } });
+    let client = editor(tenant).await.client().unwrap();
+    let answer = call(&client, Method::PATCH, &path, STRATEGIC, &image).await.unwrap();
+    assert_eq!(answer.code, 403, "{answer:?}");
+    assert!(answer.message().contains("are changed by KubeVirt alone"), "{answer:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_stays_when_its_migration_is_over_stops_further_raises() {
     let tenant = Tenant::on(shared().await.bed, "zombie").await;
@@ -207,6 +231,7 @@ async fn a_target_that_stays_when_its_migration_is_over_stops_further_raises() {
     other.migrate().await.unwrap().until_succeeded().await.unwrap();
     other.until_alone().await.unwrap();
     let most = amount(&used(&tenant.quotas.get("rq").await.unwrap()), MEMORY);
+    assert_kept_from_the_image(&tenant, &zombie).await;
     forget(&tenant, &migration).await;
     let raises = AuditTrail::of(&tenant).await.raises().len();
     let blocked = other.migrate().await.unwrap();
@@ -216,6 +241,7 @@ async fn a_target_that_stays_when_its_migration_is_over_stops_further_raises() {
     assert!(said.contains("is above its spec.hard") && said.contains(&zombie.name_any()), "{said}");
     assert_eq!(AuditTrail::of(&tenant).await.raises().len(), raises);
     assert!(amount(&used(&tenant.quotas.get("rq").await.unwrap()), MEMORY) <= most, "it does not add up");
+    until_left_is_told(&tenant, &zombie).await;
     // The zombie goes: the next attempt passes.
     tenant.pods.delete(&zombie.name_any(), &DeleteParams::default().grace_period(0)).await.unwrap();
     blocked.until_succeeded().await.unwrap();

@@ -2,17 +2,18 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use sluice_api::{HeadroomPolicy, names};
+use sluice_api::{AAQ, AaqCondition, HeadroomPolicy, names};
 use sluice_e2e::audit::{AuditTrail, until_refused};
-use sluice_e2e::build;
 use sluice_e2e::tenant::{SOON, Tenant};
+use sluice_e2e::{build, objects};
 use sluice_engine::headroom::MARK;
 use sluice_testbed::wait;
 
-use crate::context::{Alone, MEMORY, alone, metric, rejected, until_told};
+use crate::context::{Alone, MEMORY, alone, metric, rejected, until_told, vmmrqs};
 
 const HIDDEN: &str = "sluice_headroom_api_servers_hidden";
 const NAME: &str = "apiserver-behind-a-balancer";
@@ -43,6 +44,10 @@ async fn denied_probes(tenant: &Tenant<'_>) -> usize {
             && event.message.contains(&format!("limited: {MARK}="))
     });
     denied.count()
+}
+
+fn is_not_proven(reason: &str, message: &str) -> bool {
+    reason == "NotProven" && message.contains("--balancer-proofs")
 }
 
 /// `why` says that nothing is raised and what to do, and `drain-check` that the machine stays.
@@ -90,15 +95,28 @@ async fn with_more_api_servers_than_addresses_nothing_is_raised_unless_balancers
     let blocked = rejected(&vm).await;
     until_refused(&tenant, 3).await;
     // The controller is asked to wait for it too: it says why nothing is raised, and does not nudge a migration.
+    tenant.vmmrq("grant", json!({ MEMORY: "1Gi" })).await;
+    objects::apply_aaq(&tenant.client, json!({})).await.unwrap();
     let policies: Api<HeadroomPolicy> = Api::all(tenant.client.clone());
+    let aaqs: Api<AAQ> = Api::all(tenant.client.clone());
     let is_said = || async {
         renew(&alone).await;
-        let policy = policies.get(tenant.name()).await.ok()?;
-        let conditions = policy.status?.conditions;
-        let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready")?;
-        (ready.reason == "NotProven" && ready.message.contains("--balancer-proofs")).then_some(())
+        let policy = policies.get(tenant.name()).await.ok()?.status?.conditions;
+        let vmmrq = vmmrqs(&tenant).get("grant").await.ok()?.status?.conditions;
+        let aaq = aaqs.get(names::AAQ_NAME).await.ok()?.status?.conditions?;
+        let is = |said: &Condition| said.type_ == "Ready" && is_not_proven(&said.reason, &said.message);
+        let is_of_aaq = |said: &AaqCondition| {
+            let (reason, message) = (said.reason.as_deref(), said.message.as_deref());
+            said.type_ == names::HEADROOM
+                && said.status == "False"
+                && is_not_proven(reason.unwrap_or_default(), message.unwrap_or_default())
+        };
+        let is_said = policy.iter().any(is) && vmmrq.iter().any(is) && aaq.iter().any(is_of_aaq);
+        is_said.then_some(())
     };
-    wait::eventually(SOON, is_said, "the policy to say that nothing is proven").await.unwrap();
+    wait::eventually(SOON, is_said, "policy, grant and AAQ to say that nothing is proven").await.unwrap();
+    let logged = webhook.program.log();
+    assert!(logged.contains("no quota is raised: API servers cannot be asked"), "{logged}");
     let told = until_told(&tenant, "VirtualMachineInstanceMigration", "HeadroomNotProven").await;
     assert!(told.message.unwrap().contains("can be addressed"));
     assert_eq!(AuditTrail::of(&tenant).await.status_writes().count(), 0, "no nudges");
@@ -117,5 +135,6 @@ async fn with_more_api_servers_than_addresses_nothing_is_raised_unless_balancers
     assert_eq!(tenant.rejected_attempts().await, refused);
     assert_eq!(AuditTrail::of(&tenant).await.raises().len(), 1);
     assert_eq!(denied_probes(&tenant).await, 3, "the one address is asked three times");
+    aaqs.delete(names::AAQ_NAME, &DeleteParams::default()).await.unwrap();
     leases(&alone).delete(NAME, &DeleteParams::default()).await.unwrap();
 }

@@ -29,6 +29,7 @@ pub async fn turn() -> SemaphorePermit<'static> {
 /// configuration, the Leases of API servers. One test at a time has it.
 pub struct Alone {
     pub bed: &'static Bed,
+    pub controller: &'static Controller,
     installation: &'static Installation<'static>,
     _turn: MutexGuard<'static, ()>,
 }
@@ -45,8 +46,8 @@ pub async fn alone() -> Alone {
         installation.until_guarded().await.unwrap();
         (installation, controller, bed)
     };
-    let (installation, _, bed) = CLUSTER.get_or_init(start).await;
-    Alone { bed, installation, _turn: turn }
+    let (installation, controller, bed) = CLUSTER.get_or_init(start).await;
+    Alone { bed, controller, installation, _turn: turn }
 }
 
 impl Alone {

@@ -19,4 +19,5 @@ mod reactive;
 mod share;
 mod steady;
 mod sweep;
+mod volumes;
 mod window;

@@ -9,7 +9,7 @@ use sluice_e2e::tenant::{SOON, Tenant, amount, shared, spec_hard, used};
 use sluice_testbed::kubevirt::Vm;
 use sluice_testbed::wait;
 
-use crate::context::{MEMORY, MI, alone, rejected, set_limit, used_memory};
+use crate::context::{MEMORY, MI, alone, grant, metric, rejected, set_limit, until_condition, used_memory};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_comes_from_elsewhere_gets_no_room() {
@@ -102,6 +102,8 @@ async fn a_machine_that_grows_by_a_new_overhead_ratio_passes() {
     let vm = tenant.vm("web").await;
     tenant.full_quota("rq", &[MEMORY]).await;
     tenant.unlimited().await;
+    grant(&tenant, "1Gi").await;
+    until_condition(&tenant, "AboveQuotas", "False", "no more than its ResourceQuotas say").await;
     let before = used_memory(&tenant).await;
     overhead_ratio(&tenant, Some("3.0")).await;
     migrate_alone(&tenant, &vm).await;
@@ -118,6 +120,9 @@ async fn a_machine_that_grows_by_a_new_overhead_ratio_passes() {
     wait::eventually(SOON, is_said, "the policy to say that the machine would not start again")
         .await
         .unwrap();
+    // So does the other kind of grant, and an alert can go by the metric.
+    until_condition(&tenant, "AboveQuotas", "True", "raise the quota").await;
+    assert!(metric(&alone.controller.admin, "sluice_headroom_namespaces_above_quotas").await >= 1.0);
     // Above its quota already, it moves on.
     vm.migrate().await.unwrap().until_succeeded().await.unwrap();
     tenant.until_clear().await;

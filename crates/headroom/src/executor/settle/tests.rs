@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::Executor;
 use crate::attempts::Attempts;
+use crate::looks::Looks;
 use crate::metrics::HeadroomMetrics;
 use crate::observed_locks::ObservedLocks;
 use crate::probes::Probes;
@@ -75,6 +76,7 @@ fn tools(client: &Client) -> Tools {
     Tools {
         observed: Arc::clone(locks.observed()),
         locks,
+        looks: Looks::default(),
         requests: Requests::new(client.clone(), Arc::clone(&clock)),
         writer: StatusWriter::new(client.clone(), client.clone(), Arc::clone(&clock), ApiWrites::default()),
         probes: Probes::new(Arc::clone(&servers), clock, OWN),

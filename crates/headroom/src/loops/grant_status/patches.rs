@@ -18,6 +18,8 @@ pub const READY: &str = "Ready";
 pub const ABOVE_QUOTAS: &str = "AboveQuotas";
 /// So many of them are named.
 const NAMED: usize = 3;
+const ONE_ABOVE: &str = "the namespace uses more than spec.hard of a ResourceQuota, and no migration is under way: a \
+                         virtual machine that stops there would not start again: raise the quota";
 /// Whether a migration lacks head-room.
 pub const NOT_ENOUGH: &str = "NotEnough";
 
@@ -30,17 +32,18 @@ struct Says {
 }
 
 /// The merge patch that brings the status up to date; `None` if it is. `errors`: amounts that are ignored; `unproven`: why
-/// nothing is raised anywhere.
+/// nothing is raised anywhere; `above`: whether its namespace uses more than its quotas, `None` if that may pass.
 #[must_use]
 pub fn vmmrq_patch(
     object: &Stated<VmmrqStated>,
     errors: &[String],
     (summary, unproven): (&Summary, Option<&str>),
-    now: Timestamp,
+    (above, now): (Option<bool>, Timestamp),
 ) -> Option<Value> {
     let VmmrqStated { granted, status } = &object.status;
     let generation = object.generation;
-    let says = [ready(errors, summary, unproven), not_enough(summary)];
+    let above = above.map(above_of_one);
+    let says = [ready(errors, summary, unproven), not_enough(summary)].into_iter().chain(above);
     let conditions = merged(&status.conditions, says, generation, now);
     let granted: BTreeMap<String, Quantity> =
         granted.iter().map(|(key, text)| (key.clone(), Quantity(text.clone()))).collect();
@@ -147,6 +150,15 @@ fn above(namespaces: &[Arc<str>]) -> Says {
     Says { kind: ABOVE_QUOTAS, is: true, reason: "Outgrown", message }
 }
 
+/// As [`above`], of the namespace that the object is in.
+fn above_of_one(is: bool) -> Says {
+    let (reason, message) = match is {
+        true => ("Outgrown", ONE_ABOVE),
+        false => ("WithinQuotas", "the namespace uses no more than its ResourceQuotas say"),
+    };
+    Says { kind: ABOVE_QUOTAS, is, reason, message: message.to_owned() }
+}
+
 fn not_enough(summary: &Summary) -> Says {
     let (is, reason, message) = match &summary.not_enough {
         None => (false, "Enough", "no migration lacks head-room".to_owned()),
@@ -218,7 +230,12 @@ mod tests {
     fn patch_of(object: &Vmmrq, errors: &[String], summary: &Summary, now: Timestamp) -> Option<Value> {
         let mut vmmrqs = Vmmrqs::default();
         vmmrqs.upsert(&serde_json::from_value(serde_json::to_value(object).unwrap()).unwrap());
-        vmmrq_patch(vmmrqs.get("shop", "a").unwrap().stated.as_ref().unwrap(), errors, (summary, None), now)
+        vmmrq_patch(
+            vmmrqs.get("shop", "a").unwrap().stated.as_ref().unwrap(),
+            errors,
+            (summary, None),
+            (None, now),
+        )
     }
 
     fn patched(object: &Vmmrq, patch: &Value) -> Vmmrq {
@@ -296,6 +313,8 @@ mod tests {
             above(&[]),
             above(&["shop".into()]),
             above(&["a", "b", "c", "d", "e"].map(Arc::from)),
+            above_of_one(false),
+            above_of_one(true),
             not_enough(&Summary::default()),
             not_enough(&Summary { not_enough: Some(("a lacks 1".into(), 1)), ..Summary::default() }),
             not_enough(&Summary { not_enough: Some(("a lacks 1".into(), 3)), ..Summary::default() }),
@@ -309,6 +328,8 @@ mod tests {
         AboveQuotas=false WithinQuotas: no namespace uses more than its ResourceQuotas say
         AboveQuotas=true Outgrown: these namespaces use more than spec.hard of a ResourceQuota: shop. Where no migration is under way, a virtual machine that stops there would not start again: raise the quota
         AboveQuotas=true Outgrown: these namespaces use more than spec.hard of a ResourceQuota: a, b, c and 2 more. Where no migration is under way, a virtual machine that stops there would not start again: raise the quota
+        AboveQuotas=false WithinQuotas: the namespace uses no more than its ResourceQuotas say
+        AboveQuotas=true Outgrown: the namespace uses more than spec.hard of a ResourceQuota, and no migration is under way: a virtual machine that stops there would not start again: raise the quota
         NotEnough=false Enough: no migration lacks head-room
         NotEnough=true NotEnoughHeadroom: a lacks 1
         NotEnough=true NotEnoughHeadroom: a lacks 1; 2 more wait behind it

@@ -84,6 +84,12 @@ impl Namespace {
         selector.matches(&labels)
     }
 
+    /// The value of a label.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.iter().flatten().find(|(name, _)| **name == *key).map(|(_, value)| &**value)
+    }
+
     pub(crate) fn labels(&self) -> Option<&[(Box<str>, Box<str>)]> {
         self.labels.as_deref()
     }

@@ -10,7 +10,7 @@ use sluice_engine::pod::stops_counting_at;
 use sluice_engine::{ChargeRules, Uid};
 
 use super::PodWire;
-use super::facts::input;
+use super::facts::{bounded, input};
 use super::ownership::creator;
 use crate::store::{Indexed, Key, Record, Store};
 
@@ -37,7 +37,9 @@ pub struct Launcher {
     pub ends_at: Option<i64>,
     /// From when on quotas do not count it, although it is still there.
     pub overdue_at: Option<i64>,
-    /// As the target of a migration is compared with it.
+    /// When its resources were last changed, in seconds since the epoch; `None` if they are as it was created.
+    pub resized_at: Option<i64>,
+    /// As the target of a migration is compared with it. Of a pod with too many extended resources these are left out.
     pub source: Source,
 }
 
@@ -113,7 +115,8 @@ impl Indexed for Launchers {
             finished: matches!(wire.status.phase.as_deref(), Some("Succeeded" | "Failed")),
             ends_at: meta.deletion_timestamp.as_ref().map(|time| time.0.as_second()),
             overdue_at: stops_counting_at(&input),
-            source: Source::of(&input, RULES),
+            resized_at: resized_at(meta),
+            source: bounded_source(Source::of(&input, RULES)),
         }
     }
     fn is_kept(meta: &ObjectMeta) -> bool {
@@ -143,6 +146,17 @@ impl Indexed for Launchers {
             }
         }
     }
+}
+
+/// By the entries of `managedFields` for that subresource, which the API server writes.
+fn resized_at(meta: &ObjectMeta) -> Option<i64> {
+    meta.managed_fields.iter().flatten().filter_map(|entry| Some(entry.time.as_ref()?.0.as_second())).max()
+}
+
+/// What is kept of a pod does not depend on how many names a tenant has written into it.
+fn bounded_source(source: Source) -> Source {
+    let [charge, compute] = [source.charge, source.compute].map(|charge| bounded(charge).0);
+    Source { charge, compute, ..source }
 }
 
 fn migration(meta: &ObjectMeta) -> Option<&str> {

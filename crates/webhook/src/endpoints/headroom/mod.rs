@@ -84,13 +84,11 @@ impl HeadroomEndpoint {
             return Ok(known);
         }
         // The watches may be late: of pods, or of where the machine runs.
-        let pods = self.headroom.pods(&claim.namespace).await;
-        let pods = pods.map_err(|_| "the pods of the machine cannot be read")?;
-        let source = observed.read(|index| {
+        let live = self.headroom.find_live(&machine.namespace, |index, pods| {
             let machine = index.vmis.get(&machine.namespace, &machine.name)?;
-            index.source(machine, Some(&pods), claim.attaches, now)
+            index.source(machine, Some(pods), claim.attaches, now)
         });
-        Ok(source.unwrap_or_default())
+        Ok(live.await.map_err(|_| "the pods of the machine cannot be read")?.unwrap_or_default())
     }
 
     async fn migration(&self, claim: &Claim) -> Result<Arc<VmimRecord>, &'static str> {

@@ -61,7 +61,7 @@ impl Gate {
     /// does that.
     pub async fn serve_all(&self, bed: &Bed, servers: &[Client]) {
         let not = json!({ "matchExpressions": [{ "key": OWN_WEBHOOK, "operator": "DoesNotExist" }] });
-        register(bed, self.port, "headroom-shared", not).await;
+        register(bed, self.port, "headroom-shared", not, None).await;
         let namespace = bed.namespace("asked", &[]).await.unwrap();
         for server in servers {
             self.until_asked(server, &namespace.name).await;
@@ -76,10 +76,16 @@ impl Gate {
     /// As [`Self::serve`], by way of something else that listens at `port`.
     pub async fn serve_at(&self, bed: &Bed, port: u16, namespace: &str, servers: &[Client]) {
         let named = json!({ "matchLabels": { "kubernetes.io/metadata.name": namespace } });
-        register(bed, port, &format!("headroom-{port}"), named).await;
+        register(bed, port, &format!("headroom-{port}"), named, None).await;
         for server in servers {
             self.until_asked(server, namespace).await;
         }
+    }
+
+    /// As [`Self::serve`], about the targets whose names match: API servers ask one replica or another.
+    pub async fn serve_matching(&self, bed: &Bed, namespace: &str, pattern: &str) {
+        let named = json!({ "matchLabels": { "kubernetes.io/metadata.name": namespace } });
+        register(bed, self.port, &format!("headroom-{}", self.port), named, Some(pattern)).await;
     }
 
     /// How many sessions ended so.
@@ -89,7 +95,7 @@ impl Gate {
     }
 
     /// How many targets it was shown.
-    async fn asked(&self) -> u64 {
+    pub async fn asked(&self) -> u64 {
         let Ok(samples) = Samples::of(&self.webhook.admin).await else { return 0 };
         let asked = samples.sum("sluice_webhook_requests_total", &[("endpoint", "headroom")]);
         asked.unwrap_or_default() as u64
@@ -113,8 +119,8 @@ impl Gate {
     }
 }
 
-/// The webhook configuration for head-room alone, for whatever listens at `port`.
-async fn register(bed: &Bed, port: u16, name: &str, namespaces: Value) {
+/// The webhook configuration for head-room alone, for whatever listens at `port`, about pods whose names match a pattern.
+async fn register(bed: &Bed, port: u16, name: &str, namespaces: Value, pods: Option<&str>) {
     let options = InstallOptions {
         webhook_client: WebhookClient::Url(format!("https://127.0.0.1:{port}")),
         ..InstallOptions::default()
@@ -127,6 +133,11 @@ async fn register(bed: &Bed, port: u16, name: &str, namespaces: Value) {
     let mut hook = hooks.into_iter().find(|hook| hook["name"] == WebhookEntry::HEADROOM.name).unwrap();
     hook["clientConfig"]["caBundle"] = json!(STANDARD.encode(bed.ca_pem()));
     hook["namespaceSelector"] = namespaces;
+    if let Some(pattern) = pods {
+        let expression = format!("object.metadata.name.matches('{pattern}')");
+        let conditions = hook["matchConditions"].as_array_mut().unwrap();
+        conditions.push(json!({ "name": "by-name", "expression": expression }));
+    }
     bed.apply_objects([json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": { "name": name }, "webhooks": [hook],

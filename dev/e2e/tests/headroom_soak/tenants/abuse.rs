@@ -3,3 +3,4 @@
 mod flood;
 mod forged;
 mod locked;
+mod pool;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ResourceQuota;
 use sluice_e2e::history::{History, Seen};
-use sluice_e2e::tenant::{Tenant, amount, hard, used};
+use sluice_e2e::tenant::{Tenant, amount, hard, spec_hard, used};
 use sluice_engine::headroom::MARK;
 use sluice_engine::{Amount, Quantity};
 
@@ -55,6 +55,14 @@ impl SeenQuotas {
             assert_eq!(version.spec, first.spec);
             assert_eq!(version.metadata.generation, first.metadata.generation);
         }
+    }
+
+    /// What `spec.hard` has said of a key, in this order.
+    pub fn limits(&self, quota: &str, key: &str) -> Vec<String> {
+        let mut limits: Vec<String> =
+            self.0.versions(quota).map(|version| spec_hard(version)[key].0.clone()).collect();
+        limits.dedup();
+        limits
     }
 
     /// The most that any version counts as used.

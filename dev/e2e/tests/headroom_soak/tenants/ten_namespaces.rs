@@ -1,6 +1,6 @@
 //! "Solutions" of the second field report: 100Gi in all, ten namespaces with a quota of 10Gi each, eight of them full. The
 //! overhead ratio goes from 1.5 to 4.5, and after their migrations the eight take 92Gi instead of 80Gi,
-//! if nothing bounds it.
+//! if nothing bounds it. The report writes 100G for ten times 10Gi; they are quotas here, and no nodes of that size.
 //!
 //! Two machines in each namespace. A launcher takes 5Gi at 1.5: 4966055664 and an overhead of 402653456. At 4.5 the overhead
 //! is 1207961456, and the sixteen take 92Gi and 26112 bytes.
