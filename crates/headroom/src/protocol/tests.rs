@@ -174,6 +174,15 @@ fn what_is_above_the_quota_has_to_be_explained() {
     assert_eq!(asked[1..], ["Look Live", "LetIn", "Stop refused"]);
     let Command::Stop(Ending::Refused(why)) = session.command() else { panic!("it is refused") };
     assert!(why[0].to_string().contains("see pod vm-2, zombie, vm"), "{}", why[0]);
+    // Where all pods were read in vain a moment ago, what the watch shows is enough to refuse.
+    let asked = start([seen(&[], false), Done::Spared, Done::LetIn]);
+    assert_eq!(asked[1..], ["Look Live", "LetIn", "Stop refused"]);
+    // A quota that changed is read all the same: nothing has been refused.
+    let mut session = WindowSession::new(need(5));
+    play(&mut session, [seen(&[], false)]);
+    assert!(session.confirms());
+    play(&mut session, [seen(&migrating, true), Done::Conflict]);
+    assert!(!session.confirms());
     // Without a grant nothing is raised above the spec, so nothing has to be explained.
     let bare = Done::Seen(snapshot(&[quota("a", [30, 10, 15])], Budget::default()));
     assert_eq!(start([bare, Done::LetIn])[1..], ["LetIn", "Stop not_needed"]);
