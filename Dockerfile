@@ -1,4 +1,5 @@
-# For those who build with a container engine; `make image` makes the same image without one.
+# For those who build with a container engine. `make image` makes the same binary into an image without one, with its licences,
+# its list of packages and more labels.
 FROM rust:1.95-bookworm AS build
 WORKDIR /sluice
 COPY . .

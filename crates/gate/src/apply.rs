@@ -284,10 +284,10 @@ fn gate_removal(release: &Release) -> Value {
 
 fn log<T>(answer: &Answer<T>, what: &'static str, namespace: &str, name: &str) {
     match answer {
-        Answer::Done(_) => tracing::debug!(what, ns = namespace, name, "done"),
-        Answer::Stale(_) => tracing::debug!(what, ns = namespace, name, "object has changed meanwhile"),
-        Answer::Busy(after) => tracing::debug!(what, ns = namespace, name, ?after, "put off"),
-        Answer::Refused(error) => tracing::warn!(what, ns = namespace, name, error, "refused"),
-        Answer::Unknown(error) => tracing::warn!(what, ns = namespace, name, error, "outcome unknown"),
+        Answer::Done(_) => tracing::debug!(what, namespace, name, "done"),
+        Answer::Stale(_) => tracing::debug!(what, namespace, name, "object has changed meanwhile"),
+        Answer::Busy(after) => tracing::debug!(what, namespace, name, ?after, "put off"),
+        Answer::Refused(error) => tracing::warn!(what, namespace, name, error, "refused"),
+        Answer::Unknown(error) => tracing::warn!(what, namespace, name, error, "outcome unknown"),
     }
 }

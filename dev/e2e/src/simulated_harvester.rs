@@ -176,7 +176,8 @@ impl Scaler {
             quota.annotations_mut().entry(key).or_insert_with(|| texts.to_string());
             // What is recorded has to be in `spec.hard` before it is known to be too little.
             let is_settled = quota.annotations().get(RESYNC).is_some_and(|needed| needed == "false");
-            if is_known && is_settled && is_rejected(migration) {
+            let is_first = !quota.annotations().contains_key(COMPENSATION);
+            if is_known && is_settled && is_first && is_rejected(migration) {
                 compensate(quota, memory)?;
             }
         }

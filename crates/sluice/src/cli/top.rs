@@ -11,7 +11,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use serde_json::{Value, json};
 use sluice_api::{ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota};
 use sluice_engine::{Format as NumberFormat, Quantity};
-use sluice_gate::{duration, percent};
+use sluice_gate::{duration, percent, plain};
+use sluice_index::{VmimRecord, VmimWire};
 
 use super::cluster::{ClusterArgs, Connection};
 use super::lists::{Lists, Where};
@@ -36,6 +37,9 @@ pub struct TopArgs {
     /// Only this key of quotas, and of pods what they take of it
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// Only quotas whose namespace or name contains this text
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
     /// Again and again, until Ctrl-C
     #[arg(short, long)]
     watch: bool,
@@ -79,6 +83,8 @@ struct Row {
     percent: i64,
     held: i64,
     since: Option<i64>,
+    /// How many migrations of the namespace native quotas have rejected; `None` where that is not asked for.
+    blocked: Option<usize>,
 }
 
 impl Row {
@@ -87,7 +93,7 @@ impl Row {
         let namespace =
             if self.namespace.is_empty() { "(cluster)".to_owned() } else { self.namespace.clone() };
         let oldest = self.since.map(|since| duration(now - since)).unwrap_or_default();
-        vec![
+        let mut cells = vec![
             namespace,
             self.name.clone(),
             self.key.clone(),
@@ -96,7 +102,9 @@ impl Row {
             format!("{}%", self.percent),
             self.held.to_string(),
             oldest,
-        ]
+        ];
+        cells.extend(self.blocked.map(|count| count.to_string()));
+        cells
     }
 
     fn json(&self) -> Value {
@@ -115,16 +123,19 @@ impl Row {
 /// When the cluster cannot be read.
 pub async fn run(args: TopArgs) -> anyhow::Result<ExitCode> {
     let connection = args.cluster.connect().await?;
-    loop {
-        let exit = look(&args, &connection).await?;
-        if !args.watch || is_closed() {
-            return Ok(exit.into());
-        }
+    let mut exit = look(&args, &connection).await?;
+    while args.watch && !is_closed() {
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(exit.into()),
+            _ = tokio::signal::ctrl_c() => break,
+        }
+        // A bad day is when people watch.
+        match look(&args, &connection).await {
+            Ok(seen) => exit = seen,
+            Err(error) => eprintln!("{}", plain(&format!("not looked at, tried again in 2 s: {error:#}"))),
         }
     }
+    Ok(exit.into())
 }
 
 async fn look(args: &TopArgs, connection: &Connection) -> anyhow::Result<Exit> {
@@ -140,8 +151,11 @@ async fn look(args: &TopArgs, connection: &Connection) -> anyhow::Result<Exit> {
             (["NAMESPACE", "FULLEST", "KEY", "USED", "LIMIT", "%", "HELD", "OLDEST"], by_namespace(rows))
         }
     };
-    rows.retain(|row| args.key.as_ref().is_none_or(|key| row.key == *key));
     sort(&mut rows, args.sort);
+    if args.output.output == Format::Wide {
+        let blocked = blocked(args, &mut lists).await?;
+        rows.iter_mut().for_each(|row| row.blocked = Some(blocked.get(&row.namespace).copied().unwrap_or(0)));
+    }
     let now = connection.now();
     let missing = lists.missing();
     match args.output.output {
@@ -158,7 +172,9 @@ async fn look(args: &TopArgs, connection: &Connection) -> anyhow::Result<Exit> {
             print(&names.into_iter().collect::<String>())?;
         }
         Format::Table | Format::Wide => {
-            let head = head.map(str::to_owned).to_vec();
+            let is_wide = args.output.output == Format::Wide;
+            let head = head.into_iter().chain(is_wide.then_some("BLOCKED MIGRATIONS"));
+            let head: Vec<String> = head.map(str::to_owned).collect();
             let text = table(
                 &std::iter::once(head).chain(rows.iter().map(|row| row.cells(now))).collect::<Vec<_>>(),
             );
@@ -196,7 +212,27 @@ async fn rows(args: &TopArgs, lists: &mut Lists<'_>) -> anyhow::Result<Vec<Row>>
             rows.extend(of_quota(about, &quota.spec.quota.hard, &status.total.used));
         }
     }
+    let is_asked = |row: &Row| {
+        let filter = args.filter.as_deref().unwrap_or_default();
+        args.key.as_ref().is_none_or(|key| row.key == *key)
+            && (row.namespace.contains(filter) || row.name.contains(filter))
+    };
+    rows.retain(is_asked);
     Ok(rows)
+}
+
+/// By namespace, how many migrations wait that a native quota has rejected.
+async fn blocked(args: &TopArgs, lists: &mut Lists<'_>) -> anyhow::Result<BTreeMap<String, usize>> {
+    let namespace = lists.connection.namespace.clone();
+    let place = if args.all_namespaces { Where::Everywhere } else { Where::Namespace(&namespace) };
+    let mut blocked = BTreeMap::new();
+    for wire in lists.all::<VmimWire>(place).await?.unwrap_or_default() {
+        let migration = VmimRecord::read(&wire);
+        if migration.is_waiting() {
+            *blocked.entry(migration.namespace.to_string()).or_default() += 1;
+        }
+    }
+    Ok(blocked)
 }
 
 type About = (Option<String>, Option<String>, Option<i64>, Option<i64>);
@@ -218,6 +254,7 @@ fn of_quota(
             percent: used.zip(limit).map_or(0, |(used, limit)| percent(used, limit)),
             held: held.unwrap_or_default(),
             since,
+            blocked: None,
         }
     };
     hard.iter().map(row).collect()
@@ -305,7 +342,7 @@ mod tests {
 
     fn row(namespace: &str, name: &str, percent: i64, held: i64, since: Option<i64>) -> Row {
         let (namespace, name, key) = (namespace.to_owned(), name.to_owned(), "pods".to_owned());
-        Row { namespace, name, key, used: None, limit: None, percent, held, since }
+        Row { namespace, name, key, used: None, limit: None, percent, held, since, blocked: None }
     }
 
     #[test]

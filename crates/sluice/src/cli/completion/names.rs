@@ -4,13 +4,15 @@
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
+use clap::{Args as _, Command, FromArgMatches as _};
 use clap_complete::engine::{CompletionCandidate, ValueCompleter};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::config::Kubeconfig;
 use kube::{Api, ResourceExt as _};
 use sluice_api::names::API_VERSION;
-use sluice_runtime::client::{ClientOptions, connect, with_deadline};
+use sluice_runtime::client::with_deadline;
 
+use crate::cli::cluster::{ClusterArgs, Connection};
 use crate::cli::why::kind::Kind;
 
 /// A person waits for the answer.
@@ -113,33 +115,46 @@ fn kind_of(kind: Kind) -> (GroupVersionKind, bool) {
     }
 }
 
-/// The value of a flag among the words so far.
-fn flag(words: &[String], names: &[&str]) -> Option<String> {
+/// The values of a flag among the words so far.
+fn flags(words: &[String], names: &[String]) -> Vec<String> {
     let mut words = words.iter();
+    let mut values = Vec::new();
     while let Some(word) = words.next() {
-        if names.contains(&word.as_str()) {
-            return words.next().cloned();
-        }
-        let joined = names.iter().find_map(|name| word.strip_prefix(name)?.strip_prefix('='));
-        if let Some(value) = joined {
-            return Some(value.to_owned());
+        let joined = || names.iter().find_map(|name| word.strip_prefix(name)?.strip_prefix('='));
+        match joined() {
+            Some(value) => values.push(value.to_owned()),
+            None if names.contains(word) => values.extend(words.next().cloned()),
+            None => {}
         }
     }
-    None
+    values
 }
 
-fn options(words: &[String]) -> ClientOptions {
-    ClientOptions {
-        kubeconfig: flag(words, &["--kubeconfig"]).map(Into::into),
-        context: flag(words, &["--context"]),
-        impersonate: flag(words, &["--as"]),
-        user_agent: concat!("sluice-cli/", env!("CARGO_PKG_VERSION")).to_owned(),
-        ..ClientOptions::default()
-    }
+/// The flags of a command that say which cluster is meant and by whose rights, as far as they are written.
+fn cluster(words: &[String]) -> Option<ClusterArgs> {
+    let known = ClusterArgs::augment_args(Command::new("sluice"));
+    let written = known.get_arguments().flat_map(|argument| {
+        let names = [
+            argument.get_long().map(|long| format!("--{long}")),
+            argument.get_short().map(|it| format!("-{it}")),
+        ];
+        let names: Vec<String> = names.into_iter().flatten().collect();
+        let Some(name) = names.first().cloned() else { return Vec::new() };
+        let takes_value = argument.get_action().takes_values();
+        let values = if takes_value { flags(words, &names) } else { Vec::new() };
+        let is_set = !takes_value && words.contains(&name);
+        values
+            .into_iter()
+            .map(|value| format!("{name}={value}"))
+            .chain(is_set.then(|| name.clone()))
+            .collect()
+    });
+    let written: Vec<String> = std::iter::once("sluice".to_owned()).chain(written).collect();
+    ClusterArgs::from_arg_matches(&known.clone().try_get_matches_from(written).ok()?).ok()
 }
 
 fn contexts(words: &[String]) -> Vec<String> {
-    let read = match flag(words, &["--kubeconfig"]) {
+    let read = match flags(words, &["--kubeconfig".to_owned()]).pop() {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
     };
@@ -151,12 +166,10 @@ fn listed(words: &[String], (kind, is_namespaced): (GroupVersionKind, bool)) -> 
         return Vec::new();
     };
     let names = async {
-        let client = connect(&options(words)).await.ok()?;
-        let home = flag(words, &["--namespace", "-n"]);
-        let home = home.unwrap_or_else(|| client.default_namespace().to_owned());
+        let Connection { client, namespace, .. } = cluster(words)?.connect().await.ok()?;
         let resource = ApiResource::from_gvk(&kind);
         let api: Api<DynamicObject> = match is_namespaced {
-            true => Api::namespaced_with(client, &home, &resource),
+            true => Api::namespaced_with(client, &namespace, &resource),
             false => Api::all_with(client, &resource),
         };
         let some = ListParams::default().limit(MOST);
@@ -196,11 +209,23 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_read_in_both_forms() {
-        let typed = words("sluice why pod --kubeconfig=/a/b -n team --as=jane x");
-        assert_eq!(flag(&typed, &["--kubeconfig"]).as_deref(), Some("/a/b"));
-        assert_eq!(flag(&typed, &["--namespace", "-n"]).as_deref(), Some("team"));
-        assert_eq!(flag(&typed, &["--as"]).as_deref(), Some("jane"));
-        assert_eq!((flag(&typed, &["--context"]), flag(&words("sluice -n"), &["-n"])), (None, None));
+    fn names_are_asked_for_by_the_rights_that_the_flags_name() {
+        let typed = "sluice why pod --kubeconfig=/a/b -n team --as=jane --as-group g --as-group=h --token t --user u x";
+        let read = format!("{:?}", cluster(&words(typed)).unwrap());
+        for part in [
+            r#"kubeconfig: Some("/a/b")"#,
+            r#"namespace: Some("team")"#,
+            r#"impersonate: Some("jane")"#,
+            r#"groups: ["g", "h"]"#,
+            r#"token: Some("t")"#,
+            r#"user: Some("u")"#,
+        ] {
+            assert!(read.contains(part), "{part} in {read}");
+        }
+        assert!(
+            cluster(&words("sluice why pod -n")).is_some(),
+            "what is still being written counts for nothing"
+        );
+        assert!(cluster(&words("sluice why pod --request-timeout=never")).is_none());
     }
 }
