@@ -15,6 +15,7 @@ use sluice_engine::{Quantity, QuotaId, StatusTarget, Uid, Unenforced};
 use sluice_index::{AcrqWire, Source};
 
 use super::planner::{MirrorNamespaces, Planner, Write};
+use crate::explain::HeldTold;
 use crate::{ClusterView, Moment};
 
 fn wire<T: DeserializeOwned>(value: Value) -> T {
@@ -34,6 +35,8 @@ struct World {
     machines: Option<Calculator>,
     unenforced: Option<Unenforced>,
     unevaluated: Option<String>,
+    /// How many pods wait, and what is told of the oldest.
+    held: (usize, Option<HeldTold>),
     /// Refuses mirrors.
     terminating: Option<&'static str>,
     refused: usize,
@@ -55,6 +58,7 @@ impl World {
             machines: None,
             unenforced: None,
             unevaluated: None,
+            held: (0, None),
             terminating: None,
             refused: 0,
         }
@@ -81,8 +85,8 @@ impl World {
                 name,
                 uid,
                 total: Ok(target),
-                held: 0,
-                held_told: None,
+                held: self.held.0,
+                held_told: self.held.1.clone(),
                 unevaluated: self.unevaluated.clone(),
                 namespaces: namespaces.collect(),
             },
@@ -335,6 +339,31 @@ fn what_is_told_of_pods_without_an_answer_is_written_once_in_ten_seconds() {
     assert!(!json!(world.mirrors).to_string().contains("secret"), "tenants do not see others");
     world.unevaluated = None;
     world.see(1, &[(0, Some(1))], false);
+    let statuses: usize = (0..20).map(|_| world.tick(10).0).sum();
+    assert_eq!((statuses, world.quota["status"].get("conditions")), (1, None));
+}
+
+/// Who looks after the quota reads which pod is the oldest, of whatever namespace. Tenants, who see mirrors, do not.
+#[test]
+fn what_waits_is_told_once_in_ten_seconds_and_in_no_mirror() {
+    let mut world = World::new(MirrorNamespaces::All);
+    let mut statuses = 0;
+    for second in 0..40 {
+        let told = HeldTold { since: second, message: format!("2 pods wait, the oldest is secret/{second}") };
+        world.held = (2, Some(told));
+        world.see(1, &[(0, Some(1)), (1, Some(0))], second == 0);
+        statuses += world.tick(10).0;
+    }
+    assert_eq!(statuses, 4);
+    let status = &world.quota["status"];
+    let condition = &status["conditions"][0];
+    assert_eq!((&condition["type"], &condition["status"]), (&json!("PodsHeld"), &json!("True")));
+    assert!(condition["message"].as_str().unwrap().contains("secret/"), "{condition}");
+    assert_eq!((&status["held"], &status["heldSince"]), (&json!(2), &json!("1970-01-01T00:00:30Z")));
+    assert_eq!(world.mirrors.len(), 2);
+    assert!(!json!(world.mirrors).to_string().contains("secret"), "tenants do not see others");
+    world.held = (0, None);
+    world.see(1, &[(0, Some(1)), (1, Some(0))], false);
     let statuses: usize = (0..20).map(|_| world.tick(10).0).sum();
     assert_eq!((statuses, world.quota["status"].get("conditions")), (1, None));
 }

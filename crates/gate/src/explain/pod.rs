@@ -134,7 +134,8 @@ impl Verdict {
             Self::Refused(why) => format!("the API server refuses to release the pod: {why}"),
             Self::Paused(until) => format!("no pod waits for quota until {until}: it goes in its turn"),
             Self::NotTargeted => {
-                "its namespace is not targeted, or it is a pod of the platform: it goes without a charge"
+                "its namespace is not targeted, or it is a pod of the platform: the controller that leads lets it go \
+                 without a charge"
                     .to_owned()
             }
             Self::Terminating => "held: its namespace is being deleted".to_owned(),

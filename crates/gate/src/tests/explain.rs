@@ -281,28 +281,60 @@ fn pods_that_do_not_wait_for_room_are_told_apart() {
     assert_eq!(verdict("broken").reason(), "Unreadable");
     assert_eq!(story.state.explain(Subject::Pod { namespace: "blue", name: "none" }), None);
     assert_eq!(story.state.explain(Subject::Pod { namespace: "none", name: "runs" }), None);
+    // For as long as no controller leads.
+    let elsewhere = Verdict::NotTargeted;
+    assert_eq!((elsewhere.reason(), elsewhere.is_held()), ("NotTargeted", true));
+    let said = elsewhere.sentence(1_024);
+    assert!(said.ends_with("the controller that leads lets it go without a charge"), "{said}");
 }
 
 #[test]
 fn what_is_told_of_waiting_pods_alone_is_written_once_in_ten_seconds_at_most() {
+    const SECONDS: u64 = 60;
     let mut story = short();
-    let writes = |story: &Story| story.server.writes;
-    let before = writes(&story);
-    // The oldest goes: the count changes, and is written with what else there is to say.
-    for n in 0..50_u64 {
-        story.server.now_s = 2;
-        let name = format!("late{n}");
-        story.server.create_in("blue", &name, 900, 5);
-        story.run(at(2_000 + n * 100));
-        story.server.delete(&key(Kind::Pod, "blue", &name));
-        story.run(at(2_050 + n * 100));
+    let late = |second: u64| format!("late{second}");
+    for name in ["urgent", "train"] {
+        story.server.delete(&key(Kind::Pod, "blue", name));
     }
-    let changed = writes(&story) - before;
-    let quiet = writes(&story);
-    story.run(at(30_000));
-    story.run(at(60_000));
-    assert!(writes(&story) - quiet <= 2, "{}", writes(&story) - quiet);
-    assert!(changed <= 250, "{changed}");
+    story.server.create_in("blue", &late(0), 900, 0);
+    story.run(at(2_000));
+    story.run(at(20_000));
+    let before = story.server.writes;
+    for second in 1..=SECONDS {
+        story.server.now_s += 1;
+        story.server.delete(&key(Kind::Pod, "blue", &late(second - 1)));
+        story.server.create_in("blue", &late(second), 900, 0);
+        story.run(at(20_000 + second * 1_000));
+    }
+    let written = story.server.writes - before;
+    assert!((2..=SECONDS / 10 + 1).contains(&u64::try_from(written).unwrap()), "{written} in {SECONDS} s");
+}
+
+/// Where a thousand wait and nothing fits any more, each is told what it would need changed, and the quota says so once.
+#[test]
+fn a_quota_that_is_lowered_to_nothing_tells_a_thousand_pods_and_is_written_a_few_times() {
+    const PODS: usize = 1_000;
+    let mut story = short();
+    for n in 0..PODS {
+        story.server.create_in("blue", &format!("many{n}"), 900, 0);
+    }
+    story.run(at(2_000));
+    story.run(at(20_000));
+    let (before, told) = (story.server.writes, story.told.len());
+    story.server.limit(&key(Kind::Quota, "blue", "compute"), 0);
+    for second in 0..60 {
+        story.run(at(21_000 + second * 1_000));
+    }
+    let written = story.server.writes - before;
+    assert!(written <= 8, "{written} writes of statuses");
+    let reasons: Vec<_> = story.told.iter().skip(told).map(|event| event.reason).collect();
+    assert!(reasons.iter().all(|reason| *reason == "ExceedsLimit"), "{reasons:?}");
+    assert!(!reasons.is_empty() && reasons.len() <= PODS + 2, "{} events", reasons.len());
+    let Some(Explanation::Pod(pod)) = story.state.explain(Subject::Pod { namespace: "blue", name: "many7" })
+    else {
+        panic!("it is not known")
+    };
+    assert_eq!(pod.verdict.reason(), "ExceedsLimit");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Targets of migrations that are held at the gate, and what the leader tells of a VM with one.
 
+use std::time::Instant;
+
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
@@ -53,4 +55,27 @@ async fn of_two_held_targets_the_one_that_kubevirt_gives_up_sooner_goes_first_an
     hasty.release().await.unwrap();
     second.until_succeeded().await.unwrap();
     first.until_succeeded().await.unwrap();
+}
+
+/// Whoever looks at a machine that does not start reads why, at the machine and at its instance.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_does_not_start_says_why_where_people_look_first() {
+    let counting = Counting::by("VirtualResources").await;
+    let team = counting.team("described").await;
+    team.quota("vms", &[("requests.memory", "128Mi")]).await;
+    let tenant = &team.tenant;
+    let vm = tenant.kubevirt.vm(tenant.name(), "web").virtual_machine().create().await.unwrap();
+    let begun = Instant::now();
+    for kind in ["vm", "vmi"] {
+        let said = || async {
+            let described = ["describe", kind, vm.name(), "--namespace", tenant.name()];
+            let said = tenant.bed.kubectl(&described).await.ok()?;
+            let said = String::from_utf8_lossy(&said.stdout).into_owned();
+            said.contains("exceeded quota: vms, requested: requests.memory=256Mi").then_some(said)
+        };
+        let said =
+            wait::eventually(SOON, said, &format!("{kind} to say why it does not start")).await.unwrap();
+        println!("described after {:?}", begun.elapsed());
+        assert!(said.contains("ExceedsLimit"), "{said}");
+    }
 }

@@ -4,15 +4,13 @@
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
-use clap::{Args as _, Command, FromArgMatches as _};
 use clap_complete::engine::{CompletionCandidate, ValueCompleter};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::config::Kubeconfig;
 use kube::{Api, ResourceExt as _};
 use sluice_api::names::API_VERSION;
-use sluice_runtime::client::with_deadline;
+use sluice_runtime::client::{ClientOptions, Server, connect, with_deadline};
 
-use crate::cli::cluster::{ClusterArgs, Connection};
 use crate::cli::why::kind::Kind;
 
 /// A person waits for the answer.
@@ -116,45 +114,42 @@ fn kind_of(kind: Kind) -> (GroupVersionKind, bool) {
 }
 
 /// The values of a flag among the words so far.
-fn flags(words: &[String], names: &[String]) -> Vec<String> {
+fn flags(words: &[String], names: &[&str]) -> Vec<String> {
     let mut words = words.iter();
     let mut values = Vec::new();
     while let Some(word) = words.next() {
         let joined = || names.iter().find_map(|name| word.strip_prefix(name)?.strip_prefix('='));
         match joined() {
             Some(value) => values.push(value.to_owned()),
-            None if names.contains(word) => values.extend(words.next().cloned()),
+            None if names.contains(&word.as_str()) => values.extend(words.next().cloned()),
             None => {}
         }
     }
     values
 }
 
-/// The flags of a command that say which cluster is meant and by whose rights, as far as they are written.
-fn cluster(words: &[String]) -> Option<ClusterArgs> {
-    let known = ClusterArgs::augment_args(Command::new("sluice"));
-    let written = known.get_arguments().flat_map(|argument| {
-        let names = [
-            argument.get_long().map(|long| format!("--{long}")),
-            argument.get_short().map(|it| format!("-{it}")),
-        ];
-        let names: Vec<String> = names.into_iter().flatten().collect();
-        let Some(name) = names.first().cloned() else { return Vec::new() };
-        let takes_value = argument.get_action().takes_values();
-        let values = if takes_value { flags(words, &names) } else { Vec::new() };
-        let is_set = !takes_value && words.contains(&name);
-        values
-            .into_iter()
-            .map(|value| format!("{name}={value}"))
-            .chain(is_set.then(|| name.clone()))
-            .collect()
-    });
-    let written: Vec<String> = std::iter::once("sluice".to_owned()).chain(written).collect();
-    ClusterArgs::from_arg_matches(&known.clone().try_get_matches_from(written).ok()?).ok()
+/// The flags that say which cluster is meant and by whose rights, as far as they are written.
+fn options(words: &[String]) -> ClientOptions {
+    let all = |names: &[&str]| flags(words, names);
+    let last = |name: &str| all(&[name]).pop();
+    let url = all(&["--server", "-s"]).pop().and_then(|url| url.parse().ok());
+    ClientOptions {
+        kubeconfig: last("--kubeconfig").map(Into::into),
+        context: last("--context"),
+        cluster: last("--cluster"),
+        user: last("--user"),
+        server: url.map(|url| Server { url, tls_name: last("--tls-server-name") }),
+        token: last("--token"),
+        impersonate: last("--as"),
+        impersonate_groups: all(&["--as-group"]),
+        impersonate_uid: last("--as-uid"),
+        user_agent: concat!("sluice-cli/", env!("CARGO_PKG_VERSION")).to_owned(),
+        ..ClientOptions::default()
+    }
 }
 
 fn contexts(words: &[String]) -> Vec<String> {
-    let read = match flags(words, &["--kubeconfig".to_owned()]).pop() {
+    let read = match flags(words, &["--kubeconfig"]).pop() {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
     };
@@ -166,7 +161,9 @@ fn listed(words: &[String], (kind, is_namespaced): (GroupVersionKind, bool)) -> 
         return Vec::new();
     };
     let names = async {
-        let Connection { client, namespace, .. } = cluster(words)?.connect().await.ok()?;
+        let client = connect(&options(words)).await.ok()?;
+        let namespace = flags(words, &["--namespace", "-n"]).pop();
+        let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
         let resource = ApiResource::from_gvk(&kind);
         let api: Api<DynamicObject> = match is_namespaced {
             true => Api::namespaced_with(client, &namespace, &resource),
@@ -211,21 +208,11 @@ mod tests {
     #[test]
     fn names_are_asked_for_by_the_rights_that_the_flags_name() {
         let typed = "sluice why pod --kubeconfig=/a/b -n team --as=jane --as-group g --as-group=h --token t --user u x";
-        let read = format!("{:?}", cluster(&words(typed)).unwrap());
-        for part in [
-            r#"kubeconfig: Some("/a/b")"#,
-            r#"namespace: Some("team")"#,
-            r#"impersonate: Some("jane")"#,
-            r#"groups: ["g", "h"]"#,
-            r#"token: Some("t")"#,
-            r#"user: Some("u")"#,
-        ] {
-            assert!(read.contains(part), "{part} in {read}");
-        }
-        assert!(
-            cluster(&words("sluice why pod -n")).is_some(),
-            "what is still being written counts for nothing"
-        );
-        assert!(cluster(&words("sluice why pod --request-timeout=never")).is_none());
+        let read = options(&words(typed));
+        assert_eq!(read.kubeconfig.as_deref(), Some(std::path::Path::new("/a/b")));
+        let named = [read.impersonate, read.impersonate_uid, read.token, read.user, read.context];
+        assert_eq!(named.map(Option::unwrap_or_default), ["jane", "", "t", "u", ""]);
+        assert_eq!(read.impersonate_groups, ["g", "h"]);
+        assert_eq!(flags(&words("sluice why pod -n"), &["-n"]), [""; 0], "it is still being written");
     }
 }
