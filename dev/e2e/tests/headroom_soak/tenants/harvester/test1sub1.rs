@@ -29,8 +29,8 @@ async fn a_raise_outlives_a_change_by_hand_and_the_agent_that_takes_it_back() {
     let options =
         WebhookOptions::new("slow.simulated.test", tenant.name(), vec![rule(&["CREATE"], &["pods"])]);
     let slow = SimulatedWebhook::start(tenant.bed, options, |_| Verdict::allow().after(SLOW)).await.unwrap();
-    // By hand there are 3 cores for a moment, and 2 are used. A pod of the target's own size, which was on its way before the
-    // raise, would be the thief that is told of.
+    // By hand there are 3 cores for a moment, and 2 are used. A pod of the target's own size, on its way before the raise,
+    // would be the thief that is told of.
     let recording = scene.record("1500m").await;
     let migration = vm.migrate().await.unwrap();
     tenant.until_quota(QUOTA, "to be raised", |quota| hard(quota).contains_key(MARK)).await;
