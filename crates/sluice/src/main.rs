@@ -30,6 +30,7 @@ mod rules;
 mod schemas;
 mod secrets;
 mod server_version;
+mod shadow_asker;
 mod sidecars;
 #[cfg(test)]
 mod tests;
