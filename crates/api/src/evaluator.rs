@@ -24,8 +24,8 @@ use crate::rules;
     plural = "evaluators",
     status = "EvaluatorStatus",
     derive = "PartialEq",
-    doc = "A rule in CEL that says what pods are charged beside, or in place of, what Kubernetes counts, or the policy of the \
-           sidecar of this name, which says it.",
+    doc = "A rule in CEL that says what pods are charged beside, or in place of, what Kubernetes counts, or the policy of \
+           the sidecar of this name, which says it.",
     printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
     printcolumn(name = "Strategy", type_ = "string", json_path = ".spec.strategy"),
     printcolumn(

@@ -116,8 +116,8 @@ pub(crate) fn evaluator() -> Value {
     json!([
         {
             "rule": "has(self.cel) != has(self.sidecar)",
-            "message": "one of cel and sidecar has to be there: a rule has cel, the policy of a sidecar has sidecar, which may \
-                be {}",
+            "message": "one of cel and sidecar has to be there: a rule has cel, the policy of a sidecar has sidecar, which \
+                may be {}",
             "reason": "FieldValueInvalid",
         },
         {

@@ -77,7 +77,7 @@ pub fn check_evaluator(spec: &EvaluatorSpec) -> Result<(), EvaluatorError> {
 /// On the first thing that is wrong; it names the field and says what to do.
 pub fn check_rule(name: &str, spec: &EvaluatorSpec) -> Result<RuleEvaluator, EvaluatorError> {
     if spec.sidecar.is_some() {
-        let fault = "spec.sidecar: it is the policy of a sidecar, which sluice evaluator check tries: name a file with a rule";
+        let fault = "spec.sidecar: sluice evaluator check tries sidecars: name a file with a rule";
         return Err(EvaluatorError::Rule(fault.to_owned()));
     }
     let written = serde_json::to_value(spec).unwrap_or_default();

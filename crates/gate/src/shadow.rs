@@ -53,7 +53,7 @@ impl ShadowConfig {
 
 /// Who asks evaluators in the shadow.
 pub trait AskShadows: Send + Sync {
-    /// What the evaluator at this place says of a pod of which Kubernetes counts `counted`, each of `places`, in microseconds.
+    /// What the evaluator at each of `places` says of a pod of which Kubernetes counts `counted`, in microseconds.
     /// `pod_json` is [`PodView::json`].
     fn ask(&self, places: &[usize], pod_json: &[u8], counted: &Charge) -> Vec<Opinion>;
 

@@ -43,7 +43,6 @@ impl Story {
         self.server.create_pod_with(name, 100, |pod| pod["metadata"]["labels"] = json!({"app": app}));
         for later in [0, 10, 100, 1_000] {
             self.run(at(now + later));
-            eprintln!("DEBUG {now}+{later} {} {:?}", self.server.used(), self.gated());
         }
     }
 

@@ -287,11 +287,6 @@ impl Evaluations {
         })
     }
 
-    /// Whether a pod without an answer of these evaluators is charged what Kubernetes counts.
-    pub fn counts_natively(&self, selected: u16) -> bool {
-        selected & self.native != 0 && self.config().is_some_and(|config| selected & !config.may_fail == 0)
-    }
-
     /// Whether one of these evaluators is sent the other pods: then the pod is asked about in rounds.
     pub fn is_in_rounds(&self, selected: u16) -> bool {
         self.rounds.are_on() && self.config().is_some_and(|config| selected & config.in_rounds != 0)

@@ -1,5 +1,6 @@
 //! Which evaluators do not work, and since when.
 
+use super::Evaluations;
 use crate::evaluators::{EvaluatorsConfig, MOST_EVALUATORS};
 
 /// So long an evaluator must not have worked before pods are counted natively (milliseconds).
@@ -40,5 +41,12 @@ impl Broken {
         let may_be = config.may_fail & !config.idle;
         let since = self.0.iter().enumerate().filter(move |(place, _)| may_be >> place & 1 == 1);
         since.filter_map(|(place, since)| Some((place, (*since)? + NATIVE_MS)))
+    }
+}
+
+impl Evaluations {
+    /// Whether a pod without an answer of these evaluators is charged what Kubernetes counts.
+    pub fn counts_natively(&self, selected: u16) -> bool {
+        selected & self.native != 0 && self.config().is_some_and(|config| selected & !config.may_fail == 0)
     }
 }
