@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use sluice_api::{EvaluatorOnFailure, EvaluatorOtherPods};
 use sluice_controllers::evaluators::{Changed, EvaluatorObjects, InForce, Shadowed};
 use sluice_evaluators::{
-    AskedSidecar, Evaluated, EvaluatorState, Evaluators, NotEvaluated, OtherPods, Question, RuleEvaluator,
+    AskedSidecar, Evaluated, EvaluatorState, Evaluators, NotEvaluated, Question, RuleEvaluator,
     SidecarPolicy, Verdict, Who,
 };
 use sluice_gate::{
@@ -22,6 +22,7 @@ use sluice_runtime::watch::Event;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::question::question_of;
 use crate::shadow_asker::{ShadowAsker, Tried};
 use crate::sidecars::{Sidecars, bit, other_pods_form};
 
@@ -218,33 +219,6 @@ impl Asker {
             rules: rules.into(),
             of_rules: of_rules.into(),
         }
-    }
-}
-
-/// For nobody yet.
-pub(crate) fn question_of(question: EvaluatorQuestion) -> Question {
-    let EvaluatorQuestion {
-        uid,
-        namespace,
-        hash,
-        pod_json,
-        other_pods,
-        is_waiting,
-        native,
-        counted,
-        selected: _,
-    } = question;
-    Question {
-        uid: uid.to_string().into(),
-        namespace,
-        hash,
-        pod_json,
-        other_pods: OtherPods::from_bytes(other_pods),
-        is_waiting,
-        native,
-        counted,
-        rules: Arc::default(),
-        sidecars: Arc::default(),
     }
 }
 

@@ -24,6 +24,7 @@ mod output;
 mod pause;
 mod platform;
 mod progress;
+mod question;
 mod render;
 mod requests;
 mod rules;

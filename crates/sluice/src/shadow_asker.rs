@@ -9,7 +9,7 @@ use sluice_engine::evaluation::Strategy;
 use sluice_evaluators::{Answered, AskedSidecar, EvaluatorState, Evaluators, Failure, RuleEvaluator};
 use sluice_gate::{AskShadows, EvaluatorQuestion, Opinion, SaidLater};
 
-use crate::evaluators::question_of;
+use crate::question::question_of;
 use crate::sidecars::bit;
 
 /// Who is in the shadow.
