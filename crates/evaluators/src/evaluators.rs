@@ -93,7 +93,7 @@ impl Evaluators {
             drop(turn);
             let asks = question.sidecars.iter().map(|asked| ask_member(&members, asked, &question));
             let answers = join_all(asks).await;
-            for (place, (asked, answer)) in question.sidecars.iter().zip(answers).enumerate() {
+            for (place, (asked, answer)) in (0..).zip(question.sidecars.iter().zip(answers)) {
                 let failed = |failure: Failure| NotEvaluated {
                     evaluator: members
                         .get(asked.place)
@@ -177,8 +177,8 @@ impl Charges {
     }
 }
 
-fn bit(place: usize) -> u16 {
-    u32::try_from(place).ok().and_then(|place| 1u16.checked_shl(place)).unwrap_or(0)
+fn bit(place: u8) -> u16 {
+    1u16.checked_shl(place.into()).unwrap_or(0)
 }
 
 /// What the rules charge that are about the pod.
@@ -188,7 +188,7 @@ fn evaluate(question: &Question, metrics: &EvaluatorMetrics) -> Result<Charges, 
         return Ok(charges);
     }
     let pod = read(&question.pod_json);
-    for (place, rule) in question.rules.iter().enumerate() {
+    for (place, rule) in (0..).zip(question.rules.iter()) {
         match answer_of(rule, &pod, &question.counted, metrics) {
             Ok(Answered::NoMatch) => {}
             Ok(Answered::Charge(charge)) => {

@@ -151,9 +151,9 @@ pub struct NotEvaluated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The rule at this place of [`Question::rules`](crate::Question::rules).
-    Rule(usize),
+    Rule(u8),
     /// The sidecar at this place of [`Question::sidecars`](crate::Question::sidecars).
-    Sidecar(usize),
+    Sidecar(u8),
 }
 
 #[cfg(test)]

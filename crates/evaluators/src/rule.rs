@@ -116,7 +116,7 @@ impl RuleEvaluator {
 /// A field that a rule has no use for.
 fn of_sidecars(spec: &EvaluatorSpec) -> Option<&'static str> {
     let keys = spec.keys.as_ref().map(|_| "keys");
-    keys.or(spec.on_failure.map(|_| "onFailure"))
+    keys.or_else(|| spec.on_failure.map(|_| "onFailure"))
 }
 
 #[cfg(test)]

@@ -253,8 +253,8 @@ impl Selected {
             Err(why) => {
                 let again = if why.is_final { Again::WhenChanged } else { Again::Later };
                 let by = match why.who {
-                    Who::Rule(place) => self.of_rules.get(place),
-                    Who::Sidecar(place) => self.of_sidecars.get(place),
+                    Who::Rule(place) => self.of_rules.get(usize::from(place)),
+                    Who::Sidecar(place) => self.of_sidecars.get(usize::from(place)),
                 };
                 Err(Failed { text: why.to_string().into(), by: by.copied().unwrap_or(0), again })
             }
