@@ -311,6 +311,12 @@ mod tests {
         objects.apply(&Event::InitDone);
         let written = |name, spec: &Value| objects.apply(&Event::Apply(wire(name, 1, spec)));
         assert!(written("other", &json!({"sidecar": {}})).enforced.is_none(), "there is no such sidecar");
+        let place_of = |name: &str| {
+            let known = objects.objects.borrow();
+            let places = known.places(&objects.sidecars, objects.most_rules);
+            places.iter().find(|(known, ..)| ***known == *name).map(|(.., place)| *place)
+        };
+        assert_eq!(place_of("other"), Some(Place::NoSidecar));
         assert!(written("b", &json!({"sidecar": {}})).enforced.is_none(), "it says nothing");
         let limited = json!({"sidecar": {"timeout": "2s", "concurrency": 9}});
         assert!(written("b", &limited).enforced.is_none());
