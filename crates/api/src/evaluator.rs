@@ -1,4 +1,5 @@
-//! `Evaluator`: a rule that says what pods are charged beside, or in place of, what Kubernetes counts.
+//! `Evaluator`: a rule that says what pods are charged beside, or in place of, what Kubernetes counts, or the policy of a
+//! sidecar that says it.
 
 // The derive takes one attribute per printer column, and their types repeat.
 #![allow(clippy::duplicated_attributes)]
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::rules;
 
-/// `spec`: which pods, and what they are charged.
+/// `spec`: which pods, and what they are charged, or by which sidecar.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "quota.sluice.dev",
@@ -23,7 +24,8 @@ use crate::rules;
     plural = "evaluators",
     status = "EvaluatorStatus",
     derive = "PartialEq",
-    doc = "A rule in CEL that says what pods are charged beside, or in place of, what Kubernetes counts.",
+    doc = "A rule in CEL that says what pods are charged beside, or in place of, what Kubernetes counts, or the policy of \
+           the sidecar of this name, which says it.",
     printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
     printcolumn(name = "Strategy", type_ = "string", json_path = ".spec.strategy"),
     printcolumn(
@@ -36,6 +38,7 @@ use crate::rules;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = rules::evaluator()))]
 pub struct EvaluatorSpec {
     /// Whether its answers are charged.
     #[serde(default)]
@@ -51,12 +54,32 @@ pub struct EvaluatorSpec {
     /// What becomes of what Kubernetes counts.
     #[serde(default)]
     pub strategy: EvaluatorStrategy,
-    /// The least that the rule must charge a pod that it matches.
+    /// The least that it must charge a pod that it matches.
     #[serde(default)]
     pub floor: EvaluatorFloor,
-    /// The rule.
-    pub cel: EvaluatorRule,
-    /// Pods with what the rule has to charge them, checked whenever the rule is written.
+    /// The only keys that the sidecar may charge. Absent: any. A rule charges the keys of `cel.charge`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = rules::MAX_KEYS),
+        inner(length(min = 1, max = rules::MAX_QUOTA_KEY)),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub keys: Option<Vec<String>>,
+    /// What becomes of pods that wait when the sidecar has not worked for ten seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<EvaluatorOnFailure>,
+    /// Any text. When it is another one, everything is asked again: the way to tell that answers have changed though no
+    /// pod has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub revision: Option<String>,
+    /// The rule; one of `cel` and `sidecar` is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cel: Option<EvaluatorRule>,
+    /// The object is the policy of the sidecar of its name, by which that is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sidecar: Option<EvaluatorSidecar>,
+    /// Pods with what the rule has to charge them, checked whenever the rule is written. Of a sidecar there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub examples: Vec<EvaluatorExample>,
@@ -96,6 +119,42 @@ pub enum EvaluatorFloor {
     None,
 }
 
+/// What becomes of pods that wait when the sidecar has not worked for ten seconds. Absent: what the controller's flag
+/// `--evaluator-failure` says. A rule does not fail so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum EvaluatorOnFailure {
+    /// They go on waiting.
+    Hold,
+    /// They are charged what Kubernetes counts, and charged anew when it works again.
+    CountNatively,
+}
+
+/// How a sidecar is asked.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EvaluatorSidecar {
+    /// How long an answer may take, `50ms` to `10s`. Absent: one second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub timeout: Option<String>,
+    /// How many questions it has at once. Absent: four.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 32))]
+    pub concurrency: Option<i64>,
+    /// Which other pods it is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_pods: Option<EvaluatorOtherPods>,
+}
+
+/// Which other pods a sidecar is sent with each question. Absent: what the controller's flag `--evaluator-other-pods` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum EvaluatorOtherPods {
+    /// Those of the namespace: pods are asked about again when another one changes.
+    Namespace,
+    /// None: it does not look at them.
+    None,
+}
+
 /// A rule in CEL over the variables `pod` and `native`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct EvaluatorRule {
@@ -125,23 +184,23 @@ pub struct EvaluatorExample {
     pub charge: BTreeMap<String, Quantity>,
 }
 
-/// `status`: whether the rule is in force, and for how many pods.
+/// `status`: whether the rule or the sidecar is in force, and for how many pods.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvaluatorStatus {
     /// The generation that the rest speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How many pods the rule matches that quotas are about; absent while it is not evaluated.
+    /// How many pods it matches that quotas are about; absent while it is not evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matched: Option<i64>,
-    /// How many pods are held because the rule has no answer about them; absent while it is not in force.
+    /// How many pods are held because it has no answer about them; absent while it is not in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<i64>,
-    /// What enforcing the rule would change now; there while `spec.mode` is `Shadow`.
+    /// What enforcing it would change now; there while `spec.mode` is `Shadow`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<EvaluatorShadow>,
-    /// What is true of the evaluator: `Ready`, whether its rule is in force, and, where it has examples, `Consistent`,
+    /// What is true of the evaluator: `Ready`, whether it is in force, and, where it has examples, `Consistent`,
     /// whether its rule says of them what they say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

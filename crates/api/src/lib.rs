@@ -52,8 +52,9 @@ pub use cluster_quota::{ClusterQuotaSelector, ClusterQuotaStatus, NamespaceAmoun
 pub use cluster_quota_charge::{ClusterQuotaCharge, ClusterQuotaChargeSpec, ClusterQuotaChargeStatus};
 pub use endpoint::{Condition, Endpoint, FORMER_ENTRIES, Rule, WebhookEntry};
 pub use evaluator::{
-    Evaluator, EvaluatorExample, EvaluatorFloor, EvaluatorMode, EvaluatorRule, EvaluatorShadow,
-    EvaluatorShadowAmount, EvaluatorShadowTotal, EvaluatorSpec, EvaluatorStatus, EvaluatorStrategy,
+    Evaluator, EvaluatorExample, EvaluatorFloor, EvaluatorMode, EvaluatorOnFailure, EvaluatorOtherPods,
+    EvaluatorRule, EvaluatorShadow, EvaluatorShadowAmount, EvaluatorShadowTotal, EvaluatorSidecar,
+    EvaluatorSpec, EvaluatorStatus, EvaluatorStrategy,
 };
 pub use finalizer::has_put_finalizer;
 pub use gate_probe::{GateProbe, GateProbeSpec, ProbeGate};

@@ -105,6 +105,32 @@ pub(crate) fn expression() -> Value {
     json!({ "type": "string", "minLength": 1, "maxLength": MAX_EXPRESSION })
 }
 
+/// An `Evaluator` is a rule or the policy of a sidecar, and has nothing that is of the other.
+pub(crate) fn evaluator() -> Value {
+    let of_sidecars = |field: &str, why: &str| {
+        json!({
+            "rule": format!("has(self.sidecar) || !has(self.{field})"), "fieldPath": format!(".{field}"),
+            "message": format!("{field} is of sidecars: remove it, {why}"), "reason": "FieldValueForbidden",
+        })
+    };
+    json!([
+        {
+            "rule": "has(self.cel) != has(self.sidecar)",
+            "message": "one of cel and sidecar has to be there: a rule has cel, the policy of a sidecar has sidecar, which \
+                may be {}",
+            "reason": "FieldValueInvalid",
+        },
+        {
+            "rule": "!has(self.sidecar) || !has(self.examples)", "fieldPath": ".examples",
+            "message": "examples are of rules, no sidecar is asked at admission: remove them, and try the sidecar by sluice \
+                evaluator check",
+            "reason": "FieldValueForbidden",
+        },
+        of_sidecars("keys", "a rule charges the keys of cel.charge"),
+        of_sidecars("onFailure", "a rule does not fail like a process"),
+    ])
+}
+
 /// What else a key is, the webhook looks at: a pattern over keys without a bound would cost the API server too much.
 pub(crate) fn quota_keys() -> Value {
     json!({

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use sluice_evaluators::{Config, EvaluatorState, Evaluators, OtherPods, Question};
+use sluice_evaluators::{AskedSidecar, Config, EvaluatorState, Evaluators, OtherPods, Question};
 use sluice_index::ViewKey;
 
 const SPAN: Duration = Duration::from_secs(5);
@@ -15,7 +15,8 @@ async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let directory = arguments.next().context("name the directory of the evaluator's socket")?;
     let concurrency = arguments.next().map_or(Ok(4), |number| number.parse())?;
-    let config = Config { concurrency, ..Config::new("speed", directory) };
+    let mut config = Config::new("speed", directory);
+    config.limits.concurrency = concurrency;
     let evaluators = Arc::new(Evaluators::new(vec![config]));
     evaluators.follow().wait_for(|states| states.iter().all(EvaluatorState::is_ready)).await?;
 
@@ -37,6 +38,7 @@ async fn main() -> anyhow::Result<()> {
         native: Arc::default(),
         counted: Arc::default(),
         rules: Arc::default(),
+        sidecars: [AskedSidecar { place: 0, policy: Arc::default(), sees_other_pods: true }].into(),
     };
     let started = Instant::now();
     let askers = (0..concurrency * 2).map(|asker| {

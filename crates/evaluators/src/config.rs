@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use sluice_engine::evaluation::Rules;
+use crate::Limits;
 
 /// An evaluator.
 #[derive(Clone, Debug)]
@@ -13,24 +12,14 @@ pub struct Config {
     pub name: Arc<str>,
     /// The directory of its socket. Each evaluator has one of its own.
     pub directory: PathBuf,
-    /// What it may charge.
-    pub rules: Rules,
-    /// How long an answer may take. 50 ms to 10 s are sensible.
-    pub timeout: Duration,
-    /// How many questions it has at once, at least 1.
-    pub concurrency: usize,
+    /// How it is asked until [others](crate::Evaluators::limit) are set.
+    pub limits: Limits,
 }
 
 impl Config {
-    /// An evaluator with a deadline of one second, four questions at once and the usual rules.
+    /// An evaluator with the usual limits.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, directory: impl Into<PathBuf>) -> Self {
-        Self {
-            name: name.into(),
-            directory: directory.into(),
-            rules: Rules::default(),
-            timeout: Duration::from_secs(1),
-            concurrency: 4,
-        }
+        Self { name: name.into(), directory: directory.into(), limits: Limits::default() }
     }
 }

@@ -2,7 +2,7 @@
 
 mod trial;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::metrics::EvaluatorMetrics;
 use crate::other_pods::MAX_REQUEST;
 use crate::state::Report;
 use crate::turns::{Turn, Turns};
-use crate::{CallError, Config, Failure, Question};
+use crate::{CallError, Config, Failure, Limits, Question, SidecarPolicy};
 use sluice_evaluator_sdk::protocol::PodUsageResponse;
 
 /// How long after a lost call the end of its connection is waited for: it tells whether the call alone was lost.
@@ -31,6 +31,8 @@ const AROUND: usize = 64;
 /// A question, and who wants the answer.
 pub(crate) struct Ask {
     pub(crate) question: Question,
+    /// By which the answer is judged.
+    pub(crate) policy: Arc<SidecarPolicy>,
     pub(crate) reply: oneshot::Sender<Result<Answered, Failure>>,
 }
 
@@ -64,8 +66,7 @@ pub(crate) struct Dispatch {
     /// Questions that wait or are asked, until their deadline.
     asks: HashMap<u64, Ask>,
     calls: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// All calls have the same time, so the first is due first.
-    deadlines: VecDeque<(Instant, u64)>,
+    deadlines: BTreeSet<(Instant, u64)>,
     /// Since when calls that missed their deadline keep others from being asked.
     stuck_since: Option<Instant>,
     /// No call is started: the connection is given up when the last one has ended.
@@ -85,7 +86,7 @@ impl Dispatch {
         unwanted: watch::Sender<u64>,
     ) -> Self {
         Self {
-            turns: Turns::new(config.concurrency),
+            turns: Turns::new(config.limits.concurrency),
             config,
             metrics,
             report,
@@ -95,7 +96,7 @@ impl Dispatch {
             next_id: 0,
             asks: HashMap::new(),
             calls: FuturesUnordered::new(),
-            deadlines: VecDeque::new(),
+            deadlines: BTreeSet::new(),
             stuck_since: None,
             is_draining: false,
             has_given_up: false,
@@ -109,6 +110,7 @@ impl Dispatch {
         mut self,
         mut asks: mpsc::Receiver<Ask>,
         mut presence: watch::Receiver<Presence>,
+        mut limits: watch::Receiver<Limits>,
     ) {
         self.metrics.breaker_open(&self.config.name, false);
         loop {
@@ -125,25 +127,30 @@ impl Dispatch {
                     let now = presence.borrow_and_update().clone();
                     self.found(now);
                 }
+                Ok(()) = limits.changed() => {
+                    let now = *limits.borrow_and_update();
+                    self.turns.allow(now.concurrency);
+                    self.config.limits = now;
+                }
                 () = elapsed, if timer.is_some() => self.elapsed(Instant::now()),
             }
         }
     }
 
     fn timer(&self) -> Option<Instant> {
-        let deadline = self.deadlines.front().map(|(at, _)| *at);
-        let stuck = self.stuck_since.map(|since| since + self.config.timeout);
+        let deadline = self.deadlines.first().map(|(at, _)| *at);
+        let stuck = self.stuck_since.map(|since| since + self.config.limits.timeout);
         [deadline, stuck.filter(|_| !self.is_draining), self.trial_due()].into_iter().flatten().min()
     }
 
-    fn asked(&mut self, Ask { question, reply }: Ask) {
+    fn asked(&mut self, Ask { question, policy, reply }: Ask) {
         let bytes = question.pod_json.len() + question.other_pods.bytes().len() + AROUND;
         let refusal = if let Presence::Absent(absence) = &self.presence {
             Some(Failure::NotThere(absence.clone()))
         } else if bytes > MAX_REQUEST {
             Some(Failure::TooLarge { bytes })
         } else if self.turns.is_abandoned(&question.uid) {
-            Some(Failure::Silent(self.config.timeout))
+            Some(Failure::Silent(self.config.limits.timeout))
         } else if self.breaker.is_barred(&question.namespace) {
             // Another pod each time, so that no single one decides whether the evaluator is tried in vain.
             self.sample = self.sample.take().map(|(_, why)| (question.clone(), why));
@@ -158,7 +165,7 @@ impl Dispatch {
         let id = self.next_id;
         self.next_id += 1;
         let Question { uid, namespace, is_waiting, .. } = question.clone();
-        self.asks.insert(id, Ask { question, reply });
+        self.asks.insert(id, Ask { question, policy, reply });
         if let Some(surplus) = self.turns.push(Turn { id, uid, namespace, is_waiting }) {
             self.fail(surplus, Failure::Busy);
         }
@@ -215,7 +222,7 @@ impl Dispatch {
         let Some(Ask { question, .. }) = self.asks.get(&id) else { return };
         let answer = incarnation.link.usage(&question.pod_json, &question.other_pods);
         let (link, number) = (incarnation.link.clone(), incarnation.number);
-        self.deadlines.push_back((Instant::now() + self.config.timeout, id));
+        self.deadlines.insert((Instant::now() + self.config.limits.timeout, id));
         self.calls.push(Box::pin(ended(Kind::Asked(id), answer, link, number)));
     }
 
@@ -238,7 +245,7 @@ impl Dispatch {
         };
         self.deadlines.retain(|(_, due)| *due != id);
         let size = ask.question.pod_json.len() + ask.question.other_pods.bytes().len();
-        let result = judge_call(done.result, &self.config.rules, &ask.question.native, size);
+        let result = judge_call(done.result, ask.policy.rules(), &ask.question.counted, size);
         self.turns.answered(id, result.is_ok());
         match &result {
             Err(failure) if failure.is_no_answer() => self.no_answer(id, &ask.question, failure),
@@ -281,14 +288,16 @@ impl Dispatch {
     }
 
     fn elapsed(&mut self, now: Instant) {
-        while let Some((_, id)) = self.deadlines.pop_front_if(|(due, _)| *due <= now) {
+        while self.deadlines.first().is_some_and(|(due, _)| *due <= now)
+            && let Some((_, id)) = self.deadlines.pop_first()
+        {
             let Some(ask) = self.asks.remove(&id) else { continue };
-            let failure = Failure::Silent(self.config.timeout);
+            let failure = Failure::Silent(self.config.limits.timeout);
             self.turns.abandon(id);
             self.no_answer(id, &ask.question, &failure);
-            self.tell(ask.reply, Err(failure), Some(self.config.timeout));
+            self.tell(ask.reply, Err(failure), Some(self.config.limits.timeout));
         }
-        if self.stuck_since.is_some_and(|since| since + self.config.timeout <= now) {
+        if self.stuck_since.is_some_and(|since| since + self.config.limits.timeout <= now) {
             self.is_draining = true;
         }
         if self.trial_due().is_some_and(|due| due <= now) {

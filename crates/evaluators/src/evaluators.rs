@@ -14,8 +14,8 @@ use crate::dispatch::{Ask, Dispatch};
 use crate::judge::{Answered, label};
 use crate::state::Report;
 use crate::{
-    Config, Evaluated, EvaluatorMetrics, EvaluatorState, Failure, NotEvaluated, Question, RuleEvaluator,
-    Verdict,
+    AskedSidecar, Config, Evaluated, EvaluatorMetrics, EvaluatorState, Failure, Limits, NotEvaluated,
+    OtherPods, Question, RuleEvaluator, SidecarPolicy, Verdict, Who,
 };
 
 /// Questions on their way to an evaluator's turns.
@@ -28,8 +28,8 @@ const MOST_VALUES: usize = 50_000;
 
 struct Member {
     name: Arc<str>,
-    strategy: Strategy,
     asks: mpsc::Sender<Ask>,
+    limits: watch::Sender<Limits>,
 }
 
 /// All evaluators. Those that are not there yet are found when they come; dropping it ends all of it.
@@ -54,22 +54,31 @@ impl Evaluators {
             let (found, presence) = watch::channel(Presence::Unknown);
             let (unwanted, told) = watch::channel(0);
             let report = Report::new(states.clone(), place);
-            let member = Member { name: config.name.clone(), strategy: config.rules.strategy, asks };
+            let (limits, limited) = watch::channel(config.limits);
+            let member = Member { name: config.name.clone(), asks, limits };
             tokio::spawn(discovery::follow(config.directory.clone(), found, told));
-            tokio::spawn(Dispatch::new(config, metrics.clone(), report, unwanted).run(questions, presence));
+            let dispatch = Dispatch::new(config, metrics.clone(), report, unwanted);
+            tokio::spawn(dispatch.run(questions, presence, limited));
             member
         };
         let members = configs.into_iter().enumerate().map(start).collect();
         Self { members, states, metrics, large_pods: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Asks all evaluators and the question's rules about a pod. Nothing is charged if one of them fails: a part of a sum
+    /// From now on the evaluator at this place of the configuration is asked so.
+    pub fn limit(&self, place: usize, limits: Limits) {
+        if let Some(member) = self.members.get(place) {
+            member.limits.send_if_modified(|known| std::mem::replace(known, limits) != limits);
+        }
+    }
+
+    /// Asks the question's sidecars and its rules about a pod. Nothing is charged if one of them fails: a part of a sum
     /// would be too little.
     ///
-    /// Waits for the pod's turn, then for each evaluator's deadline at most. Dropping the future withdraws the question.
+    /// Waits for the pod's turn, then for each sidecar's deadline at most. Dropping the future withdraws the question.
     ///
     /// # Errors
-    /// With the first one, rules before the others and these in the order of their configuration, that failed.
+    /// With the first one, rules before the others and these in the order of the question, that failed.
     pub fn ask(
         &self,
         question: Question,
@@ -80,36 +89,46 @@ impl Evaluators {
             // Large pods one at a time: what is read of one takes many times its size.
             let is_large = !question.rules.is_empty() && question.pod_json.len() > LARGE;
             let turn = if is_large { Some(large_pods.acquire().await) } else { None };
-            let of_rules = evaluate(&question, &metrics)?;
+            let mut charges = evaluate(&question, &metrics)?;
             drop(turn);
-            if members.is_empty() {
-                return Ok(of_rules.evaluated(&question.native, &[]));
-            }
-            let answers = join_all(members.iter().map(|member| member.ask(question.clone()))).await;
-            let mut charges = Vec::new();
-            for (member, answer) in members.iter().zip(answers) {
-                let evaluator = || member.name.clone();
-                let failed = |failure| NotEvaluated { evaluator: evaluator(), failure, is_final: false };
-                match answer.map_err(failed)? {
-                    Answered::NoMatch => {}
-                    Answered::Charge(charge) => charges.push((member.strategy, charge)),
+            let asks = question.sidecars.iter().map(|asked| ask_member(&members, asked, &question));
+            let answers = join_all(asks).await;
+            for (place, (asked, answer)) in (0..).zip(question.sidecars.iter().zip(answers)) {
+                let failed = |failure: Failure| NotEvaluated {
+                    evaluator: members
+                        .get(asked.place)
+                        .map(|member| Arc::clone(&member.name))
+                        .unwrap_or_default(),
+                    who: Who::Sidecar(place),
+                    is_final: matches!(failure, Failure::BadPolicy(_)),
+                    failure,
+                };
+                if let Answered::Charge(charge) = answer.map_err(failed)? {
+                    charges.sums.push((asked.policy.rules().strategy, charge));
+                    charges.sidecars |= bit(place);
                 }
             }
-            Ok(of_rules.evaluated(&question.native, &charges))
+            Ok(charges.evaluated(&question.native))
         }
     }
 
-    /// Whether there are only rules: then [`Self::answer`] has the answer.
-    #[must_use]
-    pub fn is_immediate(&self) -> bool {
-        self.members.is_empty()
-    }
-
-    /// What the question's rules say, at once. `None`: others have to be asked too.
+    /// What the question's rules say, at once. `None`: sidecars have to be asked too.
     #[must_use]
     pub fn answer(&self, question: &Question) -> Option<Result<Evaluated, NotEvaluated>> {
-        let of_rules = || Ok(evaluate(question, &self.metrics)?.evaluated(&question.native, &[]));
-        self.is_immediate().then(of_rules)
+        let of_rules = || Ok(evaluate(question, &self.metrics)?.evaluated(&question.native));
+        question.sidecars.is_empty().then(of_rules)
+    }
+
+    /// What a sidecar says of a pod. Nothing comes of it.
+    ///
+    /// # Errors
+    /// When it has no answer, or may not answer that.
+    pub fn try_sidecar(
+        &self,
+        asked: &AskedSidecar,
+        question: &Question,
+    ) -> impl Future<Output = Result<Answered, Failure>> + Send + use<> {
+        ask_member(&self.members, asked, question)
     }
 
     /// What each of these rules says of a pod of which Kubernetes counts `counted`, at once. Nothing comes of it.
@@ -138,45 +157,67 @@ impl Evaluators {
     }
 }
 
-/// What the rules charge that match the pod.
+/// What is charged by those that match the pod.
 #[derive(Default)]
-struct OfRules {
-    charges: Vec<(Strategy, Charge)>,
-    /// A bit for each of the question's rules.
-    matching: u16,
+struct Charges {
+    sums: Vec<(Strategy, Charge)>,
+    /// A bit for each of the question's rules, and of its sidecars.
+    rules: u16,
+    sidecars: u16,
 }
 
-impl OfRules {
-    /// With what others charge, of a pod of which `native` is charged where none matches.
-    fn evaluated(&self, native: &Charge, others: &[(Strategy, Charge)]) -> Evaluated {
-        let charges = self.charges.iter().chain(others).map(|(strategy, charge)| (*strategy, charge));
+impl Charges {
+    /// Of a pod of which `native` is charged where none matches.
+    fn evaluated(&self, native: &Charge) -> Evaluated {
+        let charges = self.sums.iter().map(|(strategy, charge)| (*strategy, charge));
         let retains = charges.clone().any(|(strategy, _)| strategy == Strategy::Retain);
         let verdict =
             combine(native, charges).map_or(Verdict::NoMatch, |charge| Verdict::Charge(charge.into()));
-        Evaluated { verdict, rules: self.matching, retains }
+        Evaluated { verdict, rules: self.rules, sidecars: self.sidecars, retains }
     }
 }
 
+fn bit(place: u8) -> u16 {
+    1u16.checked_shl(place.into()).unwrap_or(0)
+}
+
 /// What the rules charge that are about the pod.
-fn evaluate(question: &Question, metrics: &EvaluatorMetrics) -> Result<OfRules, NotEvaluated> {
-    let mut of_rules = OfRules::default();
+fn evaluate(question: &Question, metrics: &EvaluatorMetrics) -> Result<Charges, NotEvaluated> {
+    let mut charges = Charges::default();
     if question.rules.is_empty() {
-        return Ok(of_rules);
+        return Ok(charges);
     }
     let pod = read(&question.pod_json);
-    for (place, rule) in (0..).zip(&*question.rules) {
+    for (place, rule) in (0..).zip(question.rules.iter()) {
         match answer_of(rule, &pod, &question.counted, metrics) {
             Ok(Answered::NoMatch) => {}
             Ok(Answered::Charge(charge)) => {
-                of_rules.charges.push((rule.strategy(), charge));
-                of_rules.matching |= 1u16.checked_shl(place).unwrap_or(0);
+                charges.sums.push((rule.strategy(), charge));
+                charges.rules |= bit(place);
             }
             Err(failure) => {
-                return Err(NotEvaluated { evaluator: Arc::clone(rule.name()), failure, is_final: true });
+                let (evaluator, who) = (Arc::clone(rule.name()), Who::Rule(place));
+                return Err(NotEvaluated { evaluator, who, failure, is_final: true });
             }
         }
     }
-    Ok(of_rules)
+    Ok(charges)
+}
+
+/// What a sidecar says of the question's pod by its policy.
+fn ask_member(
+    members: &Arc<[Member]>,
+    asked: &AskedSidecar,
+    question: &Question,
+) -> impl Future<Output = Result<Answered, Failure>> + Send + use<> {
+    let (members, asked, question) = (Arc::clone(members), asked.clone(), question.clone());
+    async move {
+        asked.policy.usable()?;
+        let other_pods = if asked.sees_other_pods { question.other_pods } else { OtherPods::default() };
+        let question = Question { other_pods, ..question };
+        let member = members.get(asked.place).ok_or(Failure::Lost)?;
+        member.ask(question, asked.policy).await
+    }
 }
 
 /// What the rule says of the pod, if that can be read.
@@ -219,10 +260,10 @@ fn values(json: &[u8]) -> usize {
 }
 
 impl Member {
-    async fn ask(&self, question: Question) -> Result<Answered, Failure> {
+    async fn ask(&self, question: Question, policy: Arc<SidecarPolicy>) -> Result<Answered, Failure> {
         let (reply, answer) = oneshot::channel();
         // Both ends live as long as the evaluators; without them nobody answers.
-        let sent = self.asks.send(Ask { question, reply }).await;
+        let sent = self.asks.send(Ask { question, policy, reply }).await;
         if sent.is_err() {
             return Err(Failure::Lost);
         }

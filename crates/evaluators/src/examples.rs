@@ -8,7 +8,7 @@ use sluice_engine::quantity::QuantityError;
 use sluice_engine::{Amount, ChargeRules, Format, Quantity, Resource};
 use sluice_index::NativeChargeError;
 
-use crate::{Answered, Failure, RuleEvaluator};
+use crate::{Answered, Failure, RuleEvaluator, SidecarPolicy};
 
 /// Examples are pods that nothing runs yet: for them versions of Kubernetes differ in device classes alone.
 const RULES: ChargeRules = ChargeRules::for_minor(36);
@@ -16,7 +16,7 @@ const RULES: ChargeRules = ChargeRules::for_minor(36);
 /// What is wrong with an `Evaluator`.
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluatorError {
-    /// Its rule or a selector.
+    /// Its rule or a selector, or the policy of a sidecar.
     #[error("{0}")]
     Rule(String),
     /// The pod of an example.
@@ -59,11 +59,27 @@ pub enum EvaluatorError {
     },
 }
 
+/// Whether an `Evaluator` can be used: a rule, after its examples, or the policy of a sidecar.
+///
+/// # Errors
+/// On the first thing that is wrong; it names the field and says what to do.
+pub fn check_evaluator(spec: &EvaluatorSpec) -> Result<(), EvaluatorError> {
+    if spec.sidecar.is_none() {
+        return check_rule("", spec).map(drop);
+    }
+    let policy = SidecarPolicy::read(&serde_json::to_value(spec).unwrap_or_default());
+    policy.fault().map_or(Ok(()), |fault| Err(EvaluatorError::Rule(fault.to_owned())))
+}
+
 /// The rule of an `Evaluator`, after its examples.
 ///
 /// # Errors
 /// On the first thing that is wrong; it names the field and says what to do.
-pub fn check_evaluator(name: &str, spec: &EvaluatorSpec) -> Result<RuleEvaluator, EvaluatorError> {
+pub fn check_rule(name: &str, spec: &EvaluatorSpec) -> Result<RuleEvaluator, EvaluatorError> {
+    if spec.sidecar.is_some() {
+        let fault = "spec.sidecar: sluice evaluator check tries sidecars: name a file with a rule";
+        return Err(EvaluatorError::Rule(fault.to_owned()));
+    }
     let written = serde_json::to_value(spec).unwrap_or_default();
     let rule = RuleEvaluator::read(name, &written);
     if let Some(fault) = rule.fault() {

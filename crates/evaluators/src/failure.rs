@@ -52,6 +52,9 @@ pub enum Failure {
     /// A rule cannot be used.
     #[error("has a rule that cannot be used: {0}")]
     Unusable(Said),
+    /// The policy of a sidecar cannot be used.
+    #[error("has an Evaluator that cannot be used: {0}")]
+    BadPolicy(Said),
     /// More questions wait than are kept.
     #[error("has more questions than it answers, make it faster")]
     Busy,
@@ -119,7 +122,7 @@ impl Failure {
             Self::Unreadable(_) => "unreadable",
             Self::Lost => "lost",
             Self::NoAnswer(_) => "no_answer",
-            Self::Unusable(_) => "unusable",
+            Self::Unusable(_) | Self::BadPolicy(_) => "unusable",
             Self::Busy => "busy",
         }
     }
@@ -136,10 +139,21 @@ impl Failure {
 pub struct NotEvaluated {
     /// The evaluator's name.
     pub evaluator: Arc<str>,
+    /// Which it is.
+    pub who: Who,
     /// Why.
     pub failure: Failure,
     /// It is the same until the pod or the evaluator changes.
     pub is_final: bool,
+}
+
+/// Which of those that a question is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The rule at this place of [`Question::rules`](crate::Question::rules).
+    Rule(u8),
+    /// The sidecar at this place of [`Question::sidecars`](crate::Question::sidecars).
+    Sidecar(u8),
 }
 
 #[cfg(test)]
@@ -148,12 +162,15 @@ mod tests {
 
     use sluice_engine::evaluation::Refusal;
 
-    use super::{Failure, NotEvaluated};
+    use super::{Failure, NotEvaluated, Who};
     use crate::discovery::Absence;
 
     #[test]
     fn one_sentence_with_the_remedy() {
-        let say = |failure| NotEvaluated { evaluator: "label".into(), failure, is_final: false }.to_string();
+        let say = |failure| {
+            NotEvaluated { evaluator: "label".into(), who: Who::Sidecar(0), failure, is_final: false }
+                .to_string()
+        };
         let negative = Refusal::Negative { name: "requests.memory".into(), value: "-1".into() };
         for (failure, said) in [
             (
@@ -171,7 +188,7 @@ mod tests {
             (
                 Failure::Refused(Refusal::Nothing),
                 "evaluator label answered what cannot be charged: the list charges nothing, let the evaluator charge \
-                 something or not match (a rule may set floor: None)",
+                 something or not match (its Evaluator may set floor: None)",
             ),
             (Failure::Error("no\nlicence".into()), "evaluator label says \"no\\u000alicence\""),
             (

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sluice_engine::Charge;
 
-use crate::{OtherPods, RuleEvaluator};
+use crate::{OtherPods, RuleEvaluator, SidecarPolicy};
 
 /// What is asked about one pod. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -24,10 +24,23 @@ pub struct Question {
     pub is_waiting: bool,
     /// What is charged where no evaluator is about it, and beside answers that retain it.
     pub native: Arc<Charge>,
-    /// What Kubernetes counts for it, whatever is charged.
+    /// What Kubernetes counts for it, whatever is charged: by this floors are judged.
     pub counted: Arc<Charge>,
     /// The rules that are about the pod, by its labels.
     pub rules: Arc<[Arc<RuleEvaluator>]>,
+    /// The sidecars that are, and how they are asked.
+    pub sidecars: Arc<[AskedSidecar]>,
+}
+
+/// A sidecar that is asked.
+#[derive(Clone, Debug)]
+pub struct AskedSidecar {
+    /// Its place in the configuration.
+    pub place: usize,
+    /// How it is asked.
+    pub policy: Arc<SidecarPolicy>,
+    /// Whether it is sent the other pods.
+    pub sees_other_pods: bool,
 }
 
 /// What evaluators say of a pod, and which.
@@ -37,6 +50,8 @@ pub struct Evaluated {
     pub verdict: Verdict,
     /// The rules that match it, a bit for each of [`Question::rules`].
     pub rules: u16,
+    /// The sidecars that match it, a bit for each of [`Question::sidecars`].
+    pub sidecars: u16,
     /// Whether what Kubernetes counts is in a charge, for one of them retains it.
     pub retains: bool,
 }

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
-use serde::Deserialize;
 use serde_json::{Map, Value};
-use sluice_api::{EvaluatorFloor, EvaluatorSpec, EvaluatorStrategy};
-use sluice_engine::evaluation::{Floor, Rules, Strategy, check_floor};
+use sluice_api::EvaluatorSpec;
+use sluice_engine::evaluation::{Rules, Strategy, check_floor};
 use sluice_engine::{Amount, Charge, ChargeRules, Resource};
-use sluice_index::{NativeChargeError, ViewKey, native_charge, read_selector};
+use sluice_index::{NativeChargeError, ViewKey, native_charge};
 use sluice_rules::{Outcome, Rule};
 
+use crate::spec::Common;
 use crate::{Answered, Failure};
 
 /// An `Evaluator` as far as its rule needs it.
@@ -31,17 +30,17 @@ impl RuleEvaluator {
     /// Reads the `spec` of the `Evaluator` of this name.
     #[must_use]
     pub fn read(name: &str, spec: &Value) -> Self {
-        let pods = selector(spec, "podSelector");
-        let namespaces = selector(spec, "namespaceSelector");
-        let read = EvaluatorSpec::deserialize(spec).map_err(|error| format!("spec: {error}"));
-        let rules = read.as_ref().map(rules_of).unwrap_or_default();
-        let compiled = read.and_then(|spec| {
-            Rule::compile(&spec.cel.matches, &spec.cel.charge).map_err(|error| error.to_string())
+        let Common { pods, namespaces, read, rules } = Common::read(spec);
+        let rule = read.and_then(|spec| {
+            if let Some(field) = of_sidecars(&spec) {
+                return Err(format!("spec.{field}: it is of sidecars: remove it"));
+            }
+            let cel = spec.cel.ok_or(
+                "spec.cel: it is not there: write a rule, or the policy of a sidecar with sidecar: {}",
+            )?;
+            Rule::compile(&cel.matches, &cel.charge).map_err(|error| error.to_string())
         });
-        let wrong = [&pods, &namespaces].into_iter().find_map(|selector| selector.as_ref().err().cloned());
-        let rule = wrong.map_or(compiled, Err).map_err(Arc::from);
-        // What cannot be read selects all.
-        let (pods, namespaces) = (pods.unwrap_or_default(), namespaces.unwrap_or_default());
+        let rule = rule.map_err(Arc::from);
         Self { name: name.into(), pods, namespaces, rule, rules }
     }
 
@@ -114,27 +113,10 @@ impl RuleEvaluator {
     }
 }
 
-fn rules_of(spec: &EvaluatorSpec) -> Rules {
-    let strategy = match spec.strategy {
-        EvaluatorStrategy::Replace => Strategy::Replace,
-        EvaluatorStrategy::Retain => Strategy::Retain,
-    };
-    let floor = match spec.floor {
-        EvaluatorFloor::Positive => Floor::Positive,
-        EvaluatorFloor::Native => Floor::Native,
-        EvaluatorFloor::None => Floor::None,
-    };
-    Rules { strategy, floor, keys: None }
-}
-
-fn selector(spec: &Value, field: &str) -> Result<Selector, String> {
-    let path = format!("spec.{field}");
-    let Some(written) = spec.get(field).filter(|value| !value.is_null()) else {
-        return Ok(Selector::default());
-    };
-    let read = LabelSelector::deserialize(written).map_err(|error| format!("{path}: {error}"))?;
-    read_selector(&path, read)
-        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+/// A field that a rule has no use for.
+fn of_sidecars(spec: &EvaluatorSpec) -> Option<&'static str> {
+    let keys = spec.keys.as_ref().map(|_| "keys");
+    keys.or_else(|| spec.on_failure.map(|_| "onFailure"))
 }
 
 #[cfg(test)]
@@ -180,6 +162,8 @@ mod tests {
         for (field, value, said) in [
             ("cel", json!({"match": "pod.", "charge": {"example.com/license": "1"}}), "spec.cel.match"),
             ("cel", json!({}), "spec: missing field"),
+            ("keys", json!(["pods"]), "spec.keys: it is of sidecars: remove it"),
+            ("onFailure", json!("Hold"), "spec.onFailure: it is of sidecars: remove it"),
             ("strategy", json!("Sometimes"), "spec: unknown variant `Sometimes`"),
             (
                 "podSelector",

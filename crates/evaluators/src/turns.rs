@@ -58,6 +58,11 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
+    /// From now on there are so many slots. Calls that have one keep it.
+    pub(crate) fn allow(&mut self, slots: usize) {
+        self.slots = slots.max(1);
+    }
+
     /// For an evaluator with so many slots.
     pub(crate) fn new(slots: usize) -> Self {
         Self {

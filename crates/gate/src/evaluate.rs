@@ -23,7 +23,7 @@ use super::shadow::{MOST_SHADOWS, Opinion, RuleFigures, SeenPod, ShadowConfig};
 use super::state::State;
 
 /// No answer takes longer, whatever the deadlines of evaluators are.
-const ANSWERED_IN: Duration = Duration::from_secs(60);
+pub(super) const ANSWERED_IN: Duration = Duration::from_secs(60);
 
 /// So long an update of a pod waits for an answer.
 const JUDGED_IN: Duration = Duration::from_secs(2);
@@ -47,26 +47,26 @@ impl Gate {
         self.news.notify_one();
     }
 
-    /// From now on these rules are in the shadow, or none.
+    /// From now on these evaluators are in the shadow, or none.
     pub fn shadow_by(&self, config: Option<Arc<ShadowConfig>>) {
         let revision = self.locked(Work::Watch, |state, _| state.follow_shadow(config.clone()));
         self.shadow.send_replace((revision, config));
     }
 
-    /// Evaluates the rules in the shadow for a pod that was seen, if it is other than before.
+    /// Asks the evaluators in the shadow that answer at once about a pod that was seen, if it is other than before.
     pub(super) fn cast_shadow(&self, facts: &SeenPod, view: &PodView) {
         let (revision, Some(config)) = self.shadow.borrow().clone() else { return };
         let content = Content { hash: view.hash, selected_by: config.selecting(view), revision };
         let seen = self.locked(Work::Watch, |state, _| state.see_in_shadow(facts, content));
         let Some(counted) = seen else { return };
-        let places: Vec<usize> =
-            (0..MOST_SHADOWS).filter(|place| content.selected_by >> place & 1 == 1).collect();
+        let at_once = content.selected_by & !config.later;
+        let places: Vec<usize> = (0..MOST_SHADOWS).filter(|place| at_once >> place & 1 == 1).collect();
         let said = config.asker.ask(&places, view.json.as_bytes(), &counted);
         let opinions: Vec<(usize, Opinion)> = places.into_iter().zip(said).collect();
         self.locked(Work::Settle, |state, _| state.on_opinions(facts, content, opinions));
     }
 
-    /// How many pods each rule in force matches and holds, by its name.
+    /// How many pods each evaluator in force matches and holds, by its name.
     #[must_use]
     pub fn rule_figures(&self) -> Vec<(Arc<str>, RuleFigures)> {
         self.state().lock().rule_figures()
@@ -123,7 +123,7 @@ impl Gate {
         let own = || beside?.own(&question.uid, question.hash);
         let text = match kept.or_else(own) {
             Some(text) => text,
-            None => self.read_text(apply, question).await?,
+            None => self.read_text(apply, (&question.namespace, &question.name), question.hash).await?,
         };
         let other_pods = beside.map(|pods| pods.encoded.clone()).unwrap_or_default();
         let answer = ask(&question.config, asked(question, text, other_pods)).await;
@@ -146,14 +146,19 @@ impl Gate {
         Outcome::RoundRead(namespace, round.number, read)
     }
 
-    async fn read_text(&self, apply: &Apply, question: &Evaluate) -> Result<Bytes, Failed> {
-        let text = apply.pod_text(&question.namespace, &question.name).await;
+    pub(super) async fn read_text(
+        &self,
+        apply: &Apply,
+        (namespace, name): (&str, &str),
+        hash: u128,
+    ) -> Result<Bytes, Failed> {
+        let text = apply.pod_text(namespace, name).await;
         let text = text.map_err(|error| {
-            tracing::debug!(namespace = %question.namespace, pod = %question.name, %error, "reading pod to evaluate");
+            tracing::debug!(%namespace, pod = %name, %error, "reading pod to evaluate");
             Failed { again: Again::In(AGAIN), ..failed("the pod could not be read from the API server") }
         })?;
         // What has changed is seen, and asked about as it is then.
-        let view = self.view.view(&text).ok().filter(|view| view.hash == question.hash);
+        let view = self.view.view(&text).ok().filter(|view| view.hash == hash);
         let changed = || Failed { again: Again::In(AGAIN), ..failed("the pod has changed meanwhile") };
         view.map(|view| view.json.into()).ok_or_else(changed)
     }
@@ -186,7 +191,8 @@ impl Gate {
         }
         let asking = async {
             let counted = Arc::new(Charge::clone(&after.charge));
-            let other_pods = match (config.other_pods, self.reader.get()) {
+            let form = config.other_pods.filter(|_| selected & config.in_rounds != 0);
+            let other_pods = match (form, self.reader.get()) {
                 (Some(form), Some(reader)) => {
                     let read = read_namespace(reader, &self.view, &after.namespace, 0, form).await;
                     read.map_err(|why| failed(&why.text))?.encoded
@@ -215,7 +221,7 @@ impl Gate {
 }
 
 /// The pods of a namespace, by a state of this version or a later one; 0: of now.
-async fn read_namespace(
+pub(super) async fn read_namespace(
     apply: &Apply,
     view: &ViewKey,
     namespace: &str,

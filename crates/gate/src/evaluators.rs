@@ -39,11 +39,14 @@ pub const MOST_EVALUATORS: usize = 16;
 pub struct EvaluatorsConfig {
     /// Each by name, at most [`MOST_EVALUATORS`]; further ones are not asked.
     pub evaluators: Vec<(Arc<str>, Selection)>,
-    /// What becomes of pods about which no answer can be had.
-    pub on_failure: OnFailure,
-    /// Those that `on_failure` is about, a bit for each. What others have no answer about is held.
+    /// Those that are asked about no pod, a bit for each: they keep their place.
+    pub idle: u16,
+    /// Those whose pods are charged [natively](OnFailure::CountNatively) when they do not work, a bit for each. What others
+    /// have no answer about is held.
     pub may_fail: u16,
-    /// How the other pods of the namespace are sent along; `None`: they are not.
+    /// Those that are sent the other pods of the namespace, a bit for each.
+    pub in_rounds: u16,
+    /// How these are sent along; `None`: they are not.
     pub other_pods: Option<OtherPodsForm>,
     /// Asks just these.
     pub asker: Arc<dyn AskEvaluators>,
@@ -84,11 +87,12 @@ pub struct NotRead {
 
 impl fmt::Debug for EvaluatorsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { evaluators, on_failure, may_fail, other_pods, asker: _ } = self;
+        let Self { evaluators, idle, may_fail, in_rounds, other_pods, asker: _ } = self;
         f.debug_struct("EvaluatorsConfig")
             .field("evaluators", evaluators)
-            .field("on_failure", on_failure)
+            .field("idle", idle)
             .field("may_fail", may_fail)
+            .field("in_rounds", in_rounds)
             .field("other_pods", other_pods)
             .finish_non_exhaustive()
     }
@@ -106,13 +110,10 @@ impl EvaluatorsConfig {
     }
 
     fn bits(&self, is_selected: impl Fn(&Selection) -> bool) -> u16 {
-        let known = self.evaluators.iter().take(MOST_EVALUATORS);
-        known.enumerate().fold(
-            0,
-            |bits, (at, (_, selection))| {
-                if is_selected(selection) { bits | 1 << at } else { bits }
-            },
-        )
+        let known = self.evaluators.iter().take(MOST_EVALUATORS).enumerate();
+        known
+            .filter(|(at, _)| self.idle >> at & 1 == 0)
+            .fold(0, |bits, (at, (_, selection))| if is_selected(selection) { bits | 1 << at } else { bits })
     }
 
     /// The names of those that are selected, as messages say them.
@@ -207,7 +208,7 @@ pub struct EvaluatorQuestion {
 pub struct Said {
     /// What is charged.
     pub price: Price,
-    /// The rules that match the pod, a bit for each of the evaluators.
+    /// Those that match the pod, a bit for each of the evaluators.
     pub matched: u16,
     /// What Kubernetes counts is in the price, for one of them retains it.
     pub retains: bool,
@@ -244,7 +245,7 @@ pub struct Priced {
 pub struct Failed {
     /// What is told of it. It is the same each time, so it names no duration and no number of attempts.
     pub text: Arc<str>,
-    /// The rule that has none, a bit for each of the evaluators.
+    /// The one that has none, a bit for each of the evaluators.
     pub by: u16,
     /// When the pod is asked about again.
     pub again: Again,

@@ -85,9 +85,10 @@ impl Gate {
         }
     }
 
-    /// Evaluators work, or do not: after ten seconds pods may be counted natively.
-    pub fn on_evaluators_broken(&self, are_broken: bool) {
-        self.change(Work::Watch, |state, now| state.set_evaluators_broken(are_broken, now));
+    /// These evaluators do not work, a bit for each, by their places in the configuration: after ten seconds pods may be
+    /// counted natively.
+    pub fn on_evaluators_broken(&self, broken: u16) {
+        self.change(Work::Watch, |state, now| state.set_evaluators_broken(broken, now));
     }
 
     /// An event of the watch of namespaces.

@@ -36,6 +36,7 @@ mod releaser;
 mod reporter;
 mod run;
 mod shadow;
+mod shadow_asks;
 mod stage;
 mod state;
 mod stats;
@@ -66,7 +67,8 @@ pub use metrics::{GateMetrics, QuotaCollector};
 pub use other_pods::OtherPodsForm;
 pub use platform::{Platform, PlatformPods};
 pub use shadow::{
-    AskShadows, MOST_SHADOWS, Opinion, RuleFigures, SeenPod, ShadowAmount, ShadowConfig, ShadowFigures,
+    AskShadows, MOST_SHADOWS, Opinion, RuleFigures, SaidLater, SeenPod, ShadowAmount, ShadowConfig,
+    ShadowFigures,
 };
 
 pub use cluster::machines::KubeVirt;

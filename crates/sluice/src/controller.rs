@@ -260,7 +260,13 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let shown = ClusterQuotaStatus::new(args.applied_cluster_quotas.into());
     let objects = evaluators.objects();
     let told_by = ((client.clone(), Arc::clone(&clock)), (token.clone(), leadership.clone()));
-    let telling = objects.tell(gate.clone(), told_by.0, told_by.1, writes.clone(), cancel.clone());
+    let telling = objects.tell(
+        (gate.clone(), evaluators.states()),
+        told_by.0,
+        told_by.1,
+        writes.clone(),
+        cancel.clone(),
+    );
     tasks.spawn("status of evaluators", fallible(telling));
     let quotas =
         QuotaUsers { gate: gate.clone(), evaluators, managed, managed_cluster, cluster: shown.clone() };

@@ -5,23 +5,26 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use sluice_controllers::evaluators::{Changed, EvaluatorObjects};
-use sluice_engine::Charge;
-use sluice_engine::evaluation::Strategy;
+use sluice_api::{EvaluatorOnFailure, EvaluatorOtherPods};
+use sluice_controllers::evaluators::{Changed, EvaluatorObjects, InForce, Shadowed};
 use sluice_evaluators::{
-    Answered, Evaluated, Evaluators, NotEvaluated, OtherPods, Question, RuleEvaluator, Verdict,
+    AskedSidecar, Evaluated, EvaluatorState, Evaluators, NotEvaluated, Question, RuleEvaluator,
+    SidecarPolicy, Verdict, Who,
 };
 use sluice_gate::{
-    Again, AskEvaluators, AskShadows, EvaluatorQuestion, EvaluatorsConfig, Failed, Gate, MOST_EVALUATORS,
-    OnFailure, Opinion, Price, Said, Selection, ShadowConfig,
+    Again, AskEvaluators, EvaluatorQuestion, EvaluatorsConfig, Failed, Gate, OnFailure, Price, Said,
+    Selection, ShadowConfig,
 };
 use sluice_index::EvaluatorWire;
 use sluice_runtime::health::Checks;
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::watch::Event;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::sidecars::Sidecars;
+use crate::question::question_of;
+use crate::shadow_asker::{ShadowAsker, Tried};
+use crate::sidecars::{Sidecars, bit, other_pods_form};
 
 /// The evaluators of a controller. The gate follows those that are in force.
 pub struct ActiveEvaluators {
@@ -31,13 +34,12 @@ pub struct ActiveEvaluators {
 }
 
 impl ActiveEvaluators {
-    /// The sidecars are in force from now on, rules when their list is read.
+    /// The sidecars are in force from now on, as without policies; those and rules when their list is read.
     pub fn new(sidecars: Sidecars, gate: Gate) -> Self {
-        let most = MOST_EVALUATORS.saturating_sub(sidecars.names.len());
-        let objects = Arc::new(EvaluatorObjects::new(most));
+        let objects = Arc::new(EvaluatorObjects::new(sidecars.names.clone()));
         let this = Self { sidecars, objects, gate };
         if !this.sidecars.names.is_empty() {
-            this.enforce(Vec::new());
+            this.enforce(this.objects.in_force());
         }
         this
     }
@@ -47,24 +49,34 @@ impl ActiveEvaluators {
         Arc::clone(&self.objects)
     }
 
+    /// The states of the sidecars, by their places.
+    pub fn states(&self) -> watch::Receiver<Vec<EvaluatorState>> {
+        self.sidecars.evaluators.follow()
+    }
+
     /// Tells of sidecars in the answer of `/readyz`.
     pub fn tell(&self, ready: &Checks) {
         self.sidecars.tell(ready);
     }
 
-    /// An event of the watch of `Evaluator`s. When this returns, no pod goes by the rules of before.
+    /// An event of the watch of `Evaluator`s. When this returns, no pod goes by the rules and policies of before.
     pub fn on_evaluators(&self, event: &Event<EvaluatorWire>) {
         let Changed { enforced, shadow } = self.objects.apply(event);
-        let names = |rules: &[Arc<RuleEvaluator>]| -> Vec<String> {
-            rules.iter().map(|rule| rule.name().to_string()).collect()
-        };
-        if let Some(rules) = enforced {
-            tracing::info!(names = ?names(&rules), "rules of evaluators in force");
-            self.enforce(rules);
+        for (place, limits) in self.objects.limits().into_iter().enumerate() {
+            self.sidecars.evaluators.limit(place, limits);
         }
-        if let Some(rules) = shadow {
-            tracing::info!(names = ?names(&rules), "rules of evaluators in the shadow");
-            self.gate.shadow_by((!rules.is_empty()).then(|| self.shadow(rules)));
+        if let Some(in_force) = enforced {
+            let rules: Vec<&str> = in_force.rules.iter().map(|rule| &**rule.name()).collect();
+            let asked =
+                self.sidecars.names.iter().zip(&in_force.sidecars).filter(|(_, policy)| policy.is_some());
+            let sidecars: Vec<&str> = asked.map(|(name, _)| &**name).collect();
+            tracing::info!(?rules, ?sidecars, "evaluators in force");
+            self.enforce(in_force);
+        }
+        if let Some(shadowed) = shadow {
+            let names: Vec<&str> = shadowed.iter().map(|it| &**it.name()).collect();
+            tracing::info!(?names, "evaluators in the shadow");
+            self.gate.shadow_by((!shadowed.is_empty()).then(|| self.shadow(shadowed)));
         }
     }
 
@@ -75,38 +87,91 @@ impl ActiveEvaluators {
             listing.await;
             Ok::<_, Infallible>(())
         });
+        let shadows = self.gate.clone().ask_shadows(cancel.clone());
+        tasks.spawn("evaluators in the shadow", async move {
+            shadows.await;
+            Ok::<_, Infallible>(())
+        });
         self.sidecars.spawn(tasks, &self.gate, cancel);
     }
 
-    fn shadow(&self, rules: Vec<Arc<RuleEvaluator>>) -> Arc<ShadowConfig> {
-        let selected = rules.iter().map(selection).collect();
-        let asker = Arc::new(ShadowAsker { evaluators: Arc::clone(&self.sidecars.evaluators), rules });
-        Arc::new(ShadowConfig { rules: selected, asker })
+    fn shadow(&self, shadowed: Vec<Shadowed>) -> Arc<ShadowConfig> {
+        let selected = |one: &Shadowed| match one {
+            Shadowed::Rule(rule) => selection(rule),
+            Shadowed::Sidecar(name, _, policy) => (Arc::clone(name), selection_of(policy)),
+        };
+        let evaluators = shadowed.iter().map(selected).collect();
+        let asked = shadowed.into_iter().map(|one| match one {
+            Shadowed::Rule(rule) => Tried::Rule(rule),
+            Shadowed::Sidecar(_, place, policy) => Tried::Sidecar(self.sidecars.asked(place, &policy)),
+        });
+        let asked: Vec<_> = asked.collect();
+        let bits = |is_one: &dyn Fn(&AskedSidecar) -> bool| {
+            let is_such = |tried: &Tried| matches!(tried, Tried::Sidecar(asked) if is_one(asked));
+            let such = asked.iter().enumerate().filter(|(_, tried)| is_such(tried));
+            such.fold(0, |bits, (place, _)| bits | bit(place))
+        };
+        let (later, in_rounds) = (bits(&|_| true), bits(&|asked| asked.sees_other_pods));
+        let other_pods = (in_rounds != 0).then(other_pods_form);
+        let asker = Arc::new(ShadowAsker { evaluators: Arc::clone(&self.sidecars.evaluators), asked });
+        Arc::new(ShadowConfig { evaluators, later, in_rounds, other_pods, asker })
     }
 
-    fn enforce(&self, rules: Vec<Arc<RuleEvaluator>>) {
-        self.gate.evaluate_by(config_of(&self.sidecars, rules));
+    fn enforce(&self, in_force: InForce) {
+        self.gate.evaluate_by(config_of(&self.sidecars, in_force));
     }
 }
 
 /// What has only these rules asked, in the process itself; `None`: there are none.
 pub fn by_rules(rules: Vec<Arc<RuleEvaluator>>) -> Option<Arc<EvaluatorsConfig>> {
     let evaluators = Arc::new(Evaluators::new(Vec::new()));
-    let none = Sidecars { evaluators, names: Vec::new(), on_failure: OnFailure::Hold, other_pods: None };
-    config_of(&none, rules)
+    let none = Sidecars { evaluators, names: Vec::new(), on_failure: OnFailure::Hold, see_other_pods: false };
+    config_of(&none, InForce { rules, sidecars: Vec::new() })
 }
 
-fn config_of(sidecars: &Sidecars, rules: Vec<Arc<RuleEvaluator>>) -> Option<Arc<EvaluatorsConfig>> {
-    let Sidecars { evaluators, names, on_failure, other_pods } = sidecars;
-    let of_sidecars = names.iter().map(|name| (Arc::clone(name), Selection::default()));
-    let selected: Vec<_> = of_sidecars.chain(rules.iter().map(selection)).collect();
-    (!selected.is_empty()).then(|| {
-        let asker = Asker { evaluators: Arc::clone(evaluators), sidecars: names.len(), rules };
-        // Rules do not fail like processes: one without an answer has none until something changes.
-        let may_fail = u16::MAX.checked_shr(u32::try_from(16 - names.len()).unwrap_or(16)).unwrap_or(0);
-        let (on_failure, other_pods, asker) = (*on_failure, *other_pods, Arc::new(asker));
-        Arc::new(EvaluatorsConfig { evaluators: selected, on_failure, may_fail, other_pods, asker })
-    })
+/// `None`: nobody is asked.
+fn config_of(sidecars: &Sidecars, in_force: InForce) -> Option<Arc<EvaluatorsConfig>> {
+    let InForce { rules, sidecars: policies } = in_force;
+    let idle_selection = |name: &Arc<str>| (Arc::clone(name), Selection::default());
+    let of_sidecars = sidecars.names.iter().zip(&policies).map(|(name, policy)| match policy {
+        Some(policy) => (Arc::clone(name), selection_of(policy)),
+        None => idle_selection(name),
+    });
+    let evaluators: Vec<_> = of_sidecars.chain(rules.iter().map(selection)).collect();
+    let asked: Vec<_> = policies
+        .iter()
+        .enumerate()
+        .map(|(place, policy)| Some(sidecars.asked(place, policy.as_ref()?)))
+        .collect();
+    let bits = |is_one: &dyn Fn(&Option<AskedSidecar>) -> bool| {
+        asked.iter().enumerate().filter(|(_, it)| is_one(it)).fold(0, |bits, (place, _)| bits | bit(place))
+    };
+    let idle = bits(&Option::is_none);
+    if rules.is_empty() && asked.iter().all(Option::is_none) {
+        return None;
+    }
+    // Rules do not fail like processes: one without an answer has none until something changes.
+    let may_fail = bits(&|it| it.as_ref().is_some_and(|it| sidecars.counts_natively(&it.policy)));
+    let in_rounds = bits(&|it| it.as_ref().is_some_and(|it| it.sees_other_pods));
+    let other_pods = (in_rounds != 0).then(other_pods_form);
+    let asker = Arc::new(Asker { evaluators: Arc::clone(&sidecars.evaluators), sidecars: asked, rules });
+    Some(Arc::new(EvaluatorsConfig { evaluators, idle, may_fail, in_rounds, other_pods, asker }))
+}
+
+impl Sidecars {
+    /// How the sidecar at this place is asked.
+    fn asked(&self, place: usize, policy: &Arc<SidecarPolicy>) -> AskedSidecar {
+        let sees_other_pods =
+            policy.other_pods().map_or(self.see_other_pods, |it| it == EvaluatorOtherPods::Namespace);
+        AskedSidecar { place, policy: Arc::clone(policy), sees_other_pods }
+    }
+
+    fn counts_natively(&self, policy: &SidecarPolicy) -> bool {
+        match policy.on_failure() {
+            Some(on_failure) => on_failure == EvaluatorOnFailure::CountNatively,
+            None => self.on_failure == OnFailure::CountNatively,
+        }
+    }
 }
 
 fn selection(rule: &Arc<RuleEvaluator>) -> (Arc<str>, Selection) {
@@ -114,75 +179,46 @@ fn selection(rule: &Arc<RuleEvaluator>) -> (Arc<str>, Selection) {
     (Arc::clone(rule.name()), selection)
 }
 
-/// Evaluates the rules in the shadow.
-struct ShadowAsker {
-    evaluators: Arc<Evaluators>,
-    rules: Vec<Arc<RuleEvaluator>>,
+fn selection_of(policy: &SidecarPolicy) -> Selection {
+    Selection { pods: policy.pods().clone(), namespaces: policy.namespaces().clone() }
 }
 
-impl AskShadows for ShadowAsker {
-    fn ask(&self, places: &[usize], pod_json: &[u8], counted: &Charge) -> Vec<Opinion> {
-        let rules = || places.iter().filter_map(|place| self.rules.get(*place)).map(|rule| &**rule);
-        let answers = self.evaluators.try_rules(rules(), pod_json, counted);
-        let opinions = answers.into_iter().zip(rules()).map(|(answer, rule)| match answer {
-            Ok(Answered::NoMatch) => Opinion::NoMatch,
-            Ok(Answered::Charge(charge)) => {
-                Opinion::Charge { charge: charge.into(), retains: rule.strategy() == Strategy::Retain }
-            }
-            Err(_) => Opinion::None,
-        });
-        opinions.collect()
-    }
-}
-
-/// Asks the sidecars, which are about all pods, and the rules that are about a pod.
+/// Asks the sidecars and the rules that are about a pod.
 struct Asker {
     evaluators: Arc<Evaluators>,
-    /// So many come before the rules.
-    sidecars: usize,
+    /// By their places; `None`: it is not asked. The rules come after them.
+    sidecars: Vec<Option<AskedSidecar>>,
     rules: Vec<Arc<RuleEvaluator>>,
 }
 
-/// The rules that are about a pod, and the bit of each.
+/// Those that are about a pod, and the bit of each.
 struct Selected {
+    sidecars: Arc<[AskedSidecar]>,
+    of_sidecars: Box<[u16]>,
     rules: Arc<[Arc<RuleEvaluator>]>,
-    bits: Box<[u16]>,
+    of_rules: Box<[u16]>,
 }
 
 impl Asker {
     fn question(&self, question: EvaluatorQuestion) -> (Question, Selected) {
-        let EvaluatorQuestion {
-            uid,
-            namespace,
-            hash,
-            pod_json,
-            other_pods,
-            is_waiting,
-            native,
-            counted,
-            selected,
-        } = question;
-        let selected = self.selected(selected);
-        let question = Question {
-            uid: uid.to_string().into(),
-            namespace,
-            hash,
-            pod_json,
-            other_pods: OtherPods::from_bytes(other_pods),
-            is_waiting,
-            native,
-            counted,
-            rules: Arc::clone(&selected.rules),
-        };
-        (question, selected)
+        let selected = self.selected(question.selected);
+        let (rules, sidecars) = (Arc::clone(&selected.rules), Arc::clone(&selected.sidecars));
+        (Question { rules, sidecars, ..question_of(question) }, selected)
     }
 
     fn selected(&self, selected: u16) -> Selected {
-        let places = u32::try_from(self.sidecars).unwrap_or(u32::MAX)..;
-        let bit = |place| 1u16.checked_shl(place).unwrap_or(0);
-        let found = places.map(bit).zip(&self.rules).filter(|(bit, _)| selected & bit != 0);
-        let (bits, rules): (Vec<u16>, Vec<_>) = found.map(|(bit, rule)| (bit, Arc::clone(rule))).unzip();
-        Selected { rules: rules.into(), bits: bits.into() }
+        let is_selected = |bit: &u16| selected & bit != 0;
+        let sidecars = (0..).map(bit).zip(&self.sidecars).filter(|(bit, _)| is_selected(bit));
+        let asked = sidecars.filter_map(|(bit, asked)| Some((bit, asked.clone()?)));
+        let (of_sidecars, sidecars): (Vec<u16>, Vec<_>) = asked.unzip();
+        let rules = (self.sidecars.len()..).map(bit).zip(&self.rules).filter(|(bit, _)| is_selected(bit));
+        let (of_rules, rules): (Vec<u16>, Vec<_>) = rules.map(|(bit, rule)| (bit, Arc::clone(rule))).unzip();
+        Selected {
+            sidecars: sidecars.into(),
+            of_sidecars: of_sidecars.into(),
+            rules: rules.into(),
+            of_rules: of_rules.into(),
+        }
     }
 }
 
@@ -199,28 +235,34 @@ impl AskEvaluators for Asker {
     }
 
     fn is_immediate(&self) -> bool {
-        self.evaluators.is_immediate()
+        self.sidecars.iter().all(Option::is_none)
     }
 }
 
 impl Selected {
     fn said(&self, answer: Result<Evaluated, NotEvaluated>) -> Result<Said, Failed> {
         match answer {
-            Ok(Evaluated { verdict, rules, retains }) => {
+            Ok(Evaluated { verdict, rules, sidecars, retains }) => {
                 let price = match verdict {
                     Verdict::Charge(charge) => Price::Charge(charge),
                     Verdict::NoMatch => Price::NoMatch,
                 };
-                let matched = (0..).zip(&*self.bits).filter(|(place, _)| rules >> place & 1 == 1);
-                Ok(Said { price, matched: matched.fold(0, |bits, (_, bit)| bits | bit), retains })
+                let matched = all_of(rules, &self.of_rules) | all_of(sidecars, &self.of_sidecars);
+                Ok(Said { price, matched, retains })
             }
             Err(why) => {
                 let again = if why.is_final { Again::WhenChanged } else { Again::Later };
-                let mut rules = self.rules.iter().zip(&*self.bits);
-                // A sidecar may have the name of a rule.
-                let by = rules.find(|(rule, _)| why.is_final && *rule.name() == why.evaluator);
-                Err(Failed { text: why.to_string().into(), by: by.map_or(0, |(_, bit)| *bit), again })
+                let by = match why.who {
+                    Who::Rule(place) => self.of_rules.get(usize::from(place)),
+                    Who::Sidecar(place) => self.of_sidecars.get(usize::from(place)),
+                };
+                Err(Failed { text: why.to_string().into(), by: by.copied().unwrap_or(0), again })
             }
         }
     }
+}
+
+/// The bits of those whose places are marked.
+fn all_of(marked: u16, bits: &[u16]) -> u16 {
+    (0..).zip(bits).filter(|(place, _)| marked >> place & 1 == 1).fold(0, |all, (_, bit)| all | bit)
 }

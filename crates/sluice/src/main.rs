@@ -24,12 +24,14 @@ mod output;
 mod pause;
 mod platform;
 mod progress;
+mod question;
 mod render;
 mod requests;
 mod rules;
 mod schemas;
 mod secrets;
 mod server_version;
+mod shadow_asker;
 mod sidecars;
 #[cfg(test)]
 mod tests;

@@ -77,10 +77,15 @@ pub struct Sidecars {
     pub evaluators: Arc<Evaluators>,
     /// Their names, in their order.
     pub names: Vec<Arc<str>>,
-    /// What becomes of pods about which they do not answer.
+    /// What becomes of pods about which they do not answer, where their policies do not say it.
     pub on_failure: OnFailure,
-    /// How the other pods of the namespace are sent to them; `None`: they are not.
-    pub other_pods: Option<OtherPodsForm>,
+    /// Whether the other pods of the namespace are sent to them, where their policies do not say it.
+    pub see_other_pods: bool,
+}
+
+/// How the other pods of a namespace are sent.
+pub fn other_pods_form() -> OtherPodsForm {
+    OtherPodsForm { most_bytes: OtherPods::MOST, encode: |pods| OtherPods::of(pods).bytes().clone() }
 }
 
 impl SidecarArgs {
@@ -110,10 +115,8 @@ impl SidecarArgs {
             WhenBroken::CountNatively => OnFailure::CountNatively,
         };
         let names: Vec<_> = all.iter().map(|named| Arc::clone(&named.name)).collect();
-        let form =
-            OtherPodsForm { most_bytes: OtherPods::MOST, encode: |pods| OtherPods::of(pods).bytes().clone() };
-        let is_sent = self.evaluator_other_pods == SentPods::Namespace && !names.is_empty();
-        Ok(Sidecars { evaluators, names, on_failure, other_pods: is_sent.then_some(form) })
+        let see_other_pods = self.evaluator_other_pods == SentPods::Namespace;
+        Ok(Sidecars { evaluators, names, on_failure, see_other_pods })
     }
 }
 
@@ -157,12 +160,18 @@ async fn follow_states(mut states: watch::Receiver<Vec<EvaluatorState>>, gate: &
                 _ => {}
             }
         }
-        gate.on_evaluators_broken(now.iter().any(|state| state.failure().is_some()));
+        let broken = now.iter().enumerate().filter(|(_, state)| state.failure().is_some());
+        gate.on_evaluators_broken(broken.fold(0, |bits, (place, _)| bits | bit(place)));
         told = now;
         if states.changed().await.is_err() {
             return std::future::pending().await;
         }
     }
+}
+
+/// The bit of an evaluator.
+pub fn bit(place: usize) -> u16 {
+    u32::try_from(place).ok().and_then(|place| 1u16.checked_shl(place)).unwrap_or(0)
 }
 
 fn summary(states: &[EvaluatorState]) -> String {

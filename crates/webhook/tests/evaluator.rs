@@ -115,3 +115,52 @@ fn selectors_are_those_that_can_be_evaluated() {
         verdict.message
     );
 }
+
+#[rstest]
+#[case::bare(json!({ "sidecar": {} }))]
+#[case::whole(json!({
+    "mode": "Shadow", "podSelector": { "matchLabels": { "app": "db" } }, "namespaceSelector": {}, "strategy": "Retain",
+    "floor": "None", "keys": ["cpu", "example.com/license"], "onFailure": "CountNatively", "revision": "2026-11-28",
+    "sidecar": { "timeout": "250ms", "concurrency": 32, "otherPods": "None" },
+}))]
+fn policies_of_sidecars_that_are_accepted(#[case] spec: Value) {
+    let verdict = create(spec);
+    assert_eq!((verdict.allowed, verdict.code), (true, 202), "{}", verdict.message);
+}
+
+#[test]
+fn policies_of_sidecars_that_are_refused_and_why() {
+    let said = [
+        json!({}),
+        json!({ "sidecar": {}, "cel": licence()["cel"] }),
+        json!({ "sidecar": {}, "examples": licence()["examples"] }),
+        json!({ "sidecar": {}, "keys": ["pods", "storage"] }),
+        json!({ "sidecar": {}, "keys": ["a b"] }),
+        json!({ "sidecar": {}, "keys": [] }),
+        json!({ "sidecar": { "timeout": "11s" } }),
+        json!({ "sidecar": { "timeout": "1m" } }),
+        json!({ "sidecar": { "concurrency": 0 } }),
+        json!({ "sidecar": {}, "podSelector": { "matchExpressions": [{ "key": "a", "operator": "In" }] } }),
+        json!({ "cel": licence()["cel"], "keys": ["pods"] }),
+        json!({ "cel": licence()["cel"], "onFailure": "Hold" }),
+    ]
+    .map(|spec| {
+        let verdict = create(spec);
+        assert_eq!((verdict.allowed, verdict.code), (false, 403), "{}", verdict.message);
+        verdict.message
+    });
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    spec.cel: it is not there: write a rule, or the policy of a sidecar with sidecar: {}
+    spec.cel: spec.sidecar is there too: remove one of them
+    spec.examples: no sidecar is asked at admission: remove them, and try it by sluice evaluator check
+    spec.keys[1]: no quota limits pods by "storage": write a key like requests.cpu or example.com/license
+    spec.keys[0]: no quota limits pods by "a b": write a key like requests.cpu or example.com/license
+    spec.keys: it is empty: name a key, or remove it, so that any may be charged
+    spec.sidecar.timeout: "11s" is no time from 50ms to 10s: write one like 500ms or 2s
+    spec.sidecar.timeout: "1m" is no time from 50ms to 10s: write one like 500ms or 2s
+    spec.sidecar.concurrency: 0 is not from 1 to 32: write one that is
+    spec.podSelector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn', use Exists or DoesNotExist for any value
+    spec.keys: it is of sidecars: remove it
+    spec.onFailure: it is of sidecars: remove it
+    "#);
+}

@@ -1,5 +1,6 @@
-//! `Evaluator`s: which of their rules are in force, and what is said of that in their status.
+//! `Evaluator`s: which rules are in force, how sidecars are asked, and what is said of that in their status.
 
+mod in_force;
 mod status;
 mod tell;
 
@@ -10,22 +11,42 @@ use jiff::Timestamp;
 use serde::Deserialize as _;
 use serde_json::Value;
 use sluice_api::{EvaluatorMode, EvaluatorSpec, EvaluatorStatus};
-use sluice_evaluators::{RuleEvaluator, check_examples};
-use sluice_gate::MOST_SHADOWS;
+use sluice_evaluators::{Limits, RuleEvaluator, SidecarPolicy, check_examples};
+use sluice_gate::{MOST_EVALUATORS, MOST_SHADOWS};
 use sluice_index::{EvaluatorWire, Stated};
 use sluice_runtime::watch::Event;
 use tokio::sync::watch;
+
+pub use in_force::{Changed, InForce, Shadowed};
 
 /// What is known of one.
 #[derive(Clone, Debug)]
 struct Object {
     created: Option<Timestamp>,
     spec: Value,
-    rule: Arc<RuleEvaluator>,
+    kind: Kind,
     /// Whether the rule says of its examples what they say; `None`: it has none, or cannot be used.
     consistent: Option<Result<(), Arc<str>>>,
     /// `None`: its status cannot be read, so nothing is said of it.
     stated: Option<Arc<Stated<EvaluatorStatus>>>,
+}
+
+/// What an object is.
+#[derive(Clone, Debug)]
+enum Kind {
+    Rule(Arc<RuleEvaluator>),
+    /// It says how the sidecar of its name is asked.
+    Policy(Arc<SidecarPolicy>),
+}
+
+impl Kind {
+    /// Why it cannot be used.
+    fn fault(&self) -> Option<&str> {
+        match self {
+            Self::Rule(rule) => rule.fault(),
+            Self::Policy(policy) => policy.fault(),
+        }
+    }
 }
 
 impl Object {
@@ -47,7 +68,7 @@ struct Objects {
     listed: Option<BTreeMap<Arc<str>, Object>>,
 }
 
-/// Whose rule is in force.
+/// What is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// It is.
@@ -60,6 +81,8 @@ enum Place {
     TooMany,
     /// As many older ones as there may be are in the shadow.
     TooManyShadows,
+    /// There is no sidecar of its name.
+    NoSidecar,
 }
 
 impl Objects {
@@ -98,23 +121,29 @@ impl Objects {
     fn read(&self, wire: &EvaluatorWire) -> Option<(Arc<str>, Object)> {
         let name: Arc<str> = wire.metadata.name.as_deref()?.into();
         let same = self.known.get(&name).filter(|known| known.spec == wire.spec);
-        let (rule, consistent) = same.map_or_else(
-            || read_rule(&name, &wire.spec),
-            |known| (Arc::clone(&known.rule), known.consistent.clone()),
+        let (kind, consistent) = same.map_or_else(
+            || read_spec(&name, &wire.spec),
+            |known| (known.kind.clone(), known.consistent.clone()),
         );
         let created = wire.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let stated = Stated::of(&wire.metadata, wire.status.as_ref());
-        Some((name, Object { created, spec: wire.spec.clone(), rule, consistent, stated }))
+        Some((name, Object { created, spec: wire.spec.clone(), kind, consistent, stated }))
     }
 
-    /// Whose rules are in force, when there may be so many: the eldest, so that a new one takes no other's place.
-    fn places(&self, most: usize) -> Vec<(&Arc<str>, &Object, Place)> {
+    /// What each is, by age: the eldest are in force, so that a new one takes no other's place. A policy takes none, for its
+    /// sidecar has one.
+    fn places(&self, sidecars: &[Arc<str>], most_rules: usize) -> Vec<(&Arc<str>, &Object, Place)> {
         let mut objects: Vec<_> = self.known.iter().collect();
         objects.sort_by_key(|(name, object)| (object.created, *name));
-        let (mut left, mut shadows_left) = (most, MOST_SHADOWS);
-        let mut place = |object: &Object| {
+        let (mut left, mut shadows_left) = (most_rules, MOST_SHADOWS);
+        let mut place = |name: &Arc<str>, object: &Object| {
+            let is_policy = matches!(object.kind, Kind::Policy(_));
+            if is_policy && !sidecars.contains(name) {
+                return Place::NoSidecar;
+            }
             let (left, place, too_many) = match object.mode() {
                 EvaluatorMode::Off => return Place::Off,
+                EvaluatorMode::Enforce if is_policy => return Place::InForce,
                 EvaluatorMode::Enforce => (&mut left, Place::InForce, Place::TooMany),
                 EvaluatorMode::Shadow => (&mut shadows_left, Place::Shadow, Place::TooManyShadows),
             };
@@ -122,77 +151,84 @@ impl Objects {
             *left = fewer;
             place
         };
-        objects.into_iter().map(|(name, object)| (name, object, place(object))).collect()
-    }
-
-    /// The rules in force, and those in the shadow.
-    fn evaluated(&self, most: usize) -> [Vec<Arc<RuleEvaluator>>; 2] {
-        let places = self.places(most);
-        [Place::InForce, Place::Shadow].map(|wanted| {
-            let there = places.iter().filter(|(_, _, place)| *place == wanted);
-            there.map(|(_, object, _)| Arc::clone(&object.rule)).collect()
-        })
+        objects.into_iter().map(|(name, object)| (name, object, place(name, object))).collect()
     }
 }
 
-/// The rule, and whether it says of its examples what they say.
-fn read_rule(name: &str, spec: &Value) -> (Arc<RuleEvaluator>, Option<Result<(), Arc<str>>>) {
+/// What it is, and whether it says of its examples what they say.
+fn read_spec(name: &str, spec: &Value) -> (Kind, Option<Result<(), Arc<str>>>) {
+    if SidecarPolicy::is_one(spec) {
+        return (Kind::Policy(Arc::new(SidecarPolicy::read(spec))), None);
+    }
     let rule = RuleEvaluator::read(name, spec);
     let examples = EvaluatorSpec::deserialize(spec).map(|spec| spec.examples).unwrap_or_default();
     let is_said = !examples.is_empty() && rule.fault().is_none();
     let consistent =
         is_said.then(|| check_examples(&rule, &examples).map_err(|error| error.to_string().into()));
-    (Arc::new(rule), consistent)
+    (Kind::Rule(Arc::new(rule)), consistent)
 }
 
 /// All `Evaluator`s of a cluster.
 #[derive(Debug)]
 pub struct EvaluatorObjects {
+    /// The sidecars that are configured, by their places.
+    sidecars: Vec<Arc<str>>,
     /// Most rules that are in force at a time.
-    most: usize,
+    most_rules: usize,
     objects: watch::Sender<Objects>,
 }
 
 impl EvaluatorObjects {
-    /// None is known yet. At most so many rules are in force at a time.
+    /// None is known yet. Beside these sidecars as many rules are in force as there may be evaluators.
     #[must_use]
-    pub fn new(most: usize) -> Self {
-        Self { most, objects: watch::Sender::default() }
+    pub fn new(sidecars: Vec<Arc<str>>) -> Self {
+        let most_rules = MOST_EVALUATORS.saturating_sub(sidecars.len());
+        Self { sidecars, most_rules, objects: watch::Sender::default() }
     }
 
-    /// Takes an event of the watch of them. Returns which rules are others than before.
+    /// None is known yet. At most so many rules are in force, and nothing is known of sidecars.
+    #[must_use]
+    pub fn of_rules(most_rules: usize) -> Self {
+        Self { sidecars: Vec::new(), most_rules, objects: watch::Sender::default() }
+    }
+
+    /// What is in force now.
+    #[must_use]
+    pub fn in_force(&self) -> InForce {
+        InForce::of(&self.objects.borrow(), &self.sidecars, self.most_rules).0
+    }
+
+    /// How each sidecar is to be limited, by its place.
+    #[must_use]
+    pub fn limits(&self) -> Vec<Limits> {
+        let objects = self.objects.borrow();
+        let of = |name: &Arc<str>| match objects.known.get(name).map(|object| &object.kind) {
+            Some(Kind::Policy(policy)) => policy.limits(),
+            _ => Limits::default(),
+        };
+        self.sidecars.iter().map(of).collect()
+    }
+
+    /// Takes an event of the watch of them. Returns what is other than before.
     pub fn apply(&self, event: &Event<EvaluatorWire>) -> Changed {
         let mut changed = Changed::default();
         self.objects.send_if_modified(|objects| {
-            let [enforced, shadow] = objects.evaluated(self.most);
+            let before = InForce::of(objects, &self.sidecars, self.most_rules);
             let is_news = objects.apply(event);
-            let [enforced_now, shadow_now] = objects.evaluated(self.most);
-            changed = Changed {
-                enforced: (!are_same(&enforced, &enforced_now)).then_some(enforced_now),
-                shadow: (!are_same(&shadow, &shadow_now)).then_some(shadow_now),
-            };
+            changed = Changed::between(before, InForce::of(objects, &self.sidecars, self.most_rules));
             is_news
         });
         changed
     }
 }
 
-fn are_same(before: &[Arc<RuleEvaluator>], now: &[Arc<RuleEvaluator>]) -> bool {
-    before.len() == now.len() && before.iter().zip(now).all(|(one, other)| Arc::ptr_eq(one, other))
-}
-
-/// All rules of a kind where they are others than before.
-#[derive(Debug, Default)]
-pub struct Changed {
-    /// Those in force.
-    pub enforced: Option<Vec<Arc<RuleEvaluator>>>,
-    /// Those in the shadow.
-    pub shadow: Option<Vec<Arc<RuleEvaluator>>>,
-}
-
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test stops at the first thing that is not as it must be"
+    )]
 
     use serde_json::json;
 
@@ -210,13 +246,13 @@ mod tests {
         json!({"cel": {"match": "true", "charge": {key: "1"}}})
     }
 
-    fn names(rules: Option<Vec<Arc<RuleEvaluator>>>) -> Option<Vec<String>> {
-        Some(rules?.iter().map(|rule| rule.name().to_string()).collect())
+    fn names(in_force: Option<InForce>) -> Option<Vec<String>> {
+        Some(in_force?.rules.iter().map(|rule| rule.name().to_string()).collect())
     }
 
     #[test]
     fn rules_are_in_force_by_age_and_not_before_their_list_is_complete() {
-        let objects = EvaluatorObjects::new(2);
+        let objects = EvaluatorObjects::of_rules(2);
         let mut off = charging("example.com/off");
         off["mode"] = "Off".into();
         assert_eq!(names(objects.apply(&Event::Init).enforced), None);
@@ -237,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_list_that_is_read_again_changes_nothing() {
-        let objects = EvaluatorObjects::new(2);
+        let objects = EvaluatorObjects::of_rules(2);
         for is_first in [true, false] {
             objects.apply(&Event::Init);
             objects.apply(&Event::InitApply(wire("a", 1, &charging("example.com/a"))));
@@ -247,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_rule_in_the_shadow_takes_no_place_of_others_and_changes_nothing_of_them() {
-        let objects = EvaluatorObjects::new(1);
+        let objects = EvaluatorObjects::of_rules(1);
         objects.apply(&Event::Init);
         objects.apply(&Event::InitApply(wire("a", 9, &charging("example.com/a"))));
         objects.apply(&Event::InitDone);
@@ -262,6 +298,45 @@ mod tests {
         let Changed { enforced, shadow } =
             objects.apply(&Event::Apply(wire("shadow-1", 1, &charging("example.com/b"))));
         assert_eq!(names(enforced).unwrap(), ["shadow-1"], "it is older");
-        assert_eq!(names(shadow).unwrap(), ["shadow-2", "shadow-3", "shadow-4", "shadow-5"]);
+        let shadow: Vec<_> = shadow.unwrap().iter().map(|it| it.name().to_string()).collect();
+        assert_eq!(shadow, ["shadow-2", "shadow-3", "shadow-4", "shadow-5"]);
+    }
+
+    #[test]
+    fn a_policy_is_of_the_sidecar_of_its_name_and_other_limits_ask_nothing_again() {
+        let objects = EvaluatorObjects::new(vec!["a".into(), "b".into()]);
+        let by_default = objects.in_force();
+        assert!(by_default.sidecars.iter().all(|it| it.as_deref() == Some(&SidecarPolicy::default())));
+        objects.apply(&Event::Init);
+        objects.apply(&Event::InitDone);
+        let written = |name, spec: &Value| objects.apply(&Event::Apply(wire(name, 1, spec)));
+        assert!(written("other", &json!({"sidecar": {}})).enforced.is_none(), "there is no such sidecar");
+        let place_of = |name: &str| {
+            let known = objects.objects.borrow();
+            let places = known.places(&objects.sidecars, objects.most_rules);
+            places.iter().find(|(known, ..)| ***known == *name).map(|(.., place)| *place)
+        };
+        assert_eq!(place_of("other"), Some(Place::NoSidecar));
+        assert!(written("b", &json!({"sidecar": {}})).enforced.is_none(), "it says nothing");
+        let limited = json!({"sidecar": {"timeout": "2s", "concurrency": 9}});
+        assert!(written("b", &limited).enforced.is_none());
+        let told: Vec<_> = objects.limits().iter().map(|it| (it.timeout.as_secs(), it.concurrency)).collect();
+        assert_eq!(told, [(1, 4), (2, 9)]);
+        let asked = |changed: Changed| -> Vec<Option<bool>> {
+            let sidecars = changed.enforced.unwrap().sidecars;
+            sidecars.iter().map(|it| it.as_ref().map(|it| **it == SidecarPolicy::default())).collect()
+        };
+        assert_eq!(asked(written("b", &json!({"revision": "2", "sidecar": {}}))), [Some(true), Some(false)]);
+        assert_eq!(asked(written("b", &json!({"mode": "Off", "sidecar": {}}))), [Some(true), None]);
+        let shadow = written("b", &json!({"mode": "Shadow", "sidecar": {}}));
+        assert!(shadow.enforced.is_none(), "it is not asked as before");
+        let [Shadowed::Sidecar(name, 1, _)] = &shadow.shadow.unwrap()[..] else { panic!() };
+        assert_eq!(**name, *"b");
+        // A rule of a sidecar's name is a rule, and the sidecar is asked as without an object.
+        let rule = written("b", &charging("example.com/b")).enforced.unwrap();
+        assert_eq!(names(Some(rule.clone())).unwrap(), ["b"]);
+        assert_eq!(rule.sidecars, by_default.sidecars);
+        let gone = objects.apply(&Event::Delete(wire("b", 1, &json!({})))).enforced.unwrap();
+        assert_eq!((names(Some(gone.clone())).unwrap().len(), gone.sidecars), (0, by_default.sidecars));
     }
 }

@@ -8,27 +8,46 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 use sluice_api::{EvaluatorShadow, EvaluatorShadowAmount, EvaluatorShadowTotal, EvaluatorStatus, names};
 use sluice_engine::Quantity;
-use sluice_evaluators::RuleEvaluator;
+use sluice_evaluators::Failure;
 use sluice_gate::{MOST_SHADOWS, RuleFigures, ShadowAmount, ShadowFigures};
 use sluice_index::Stated;
 
-use super::{Object, Place};
+use super::{Kind, Object, Place};
 
-/// What there is to say of a rule.
+/// What there is to say of one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target<'f> {
+    pub(super) name: &'f str,
     pub(super) place: Place,
     /// `None`: that is not known yet.
     pub(super) figures: Option<&'f RuleFigures>,
     /// Rules that are in force at a time.
     pub(super) most: usize,
+    pub(super) sidecar: Sidecar<'f>,
+}
+
+/// What is known of the sidecar that an object is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sidecar<'f> {
+    /// It is about none, or nothing is known yet.
+    Unknown,
+    /// It answers.
+    Works,
+    /// It does not.
+    Fails(&'f Failure),
 }
 
 /// The merge patch that brings the status up to date; `None` if it is, or cannot be read.
 pub(super) fn patch(object: &Object, target: Target<'_>, now: Timestamp) -> Option<Value> {
     let stated = object.stated.as_deref()?;
+    let is_asked =
+        matches!(object.kind, Kind::Policy(_)) && matches!(target.place, Place::InForce | Place::Shadow);
+    if is_asked && target.sidecar == Sidecar::Unknown {
+        // Another leader has just begun to look for it: what was said stays until it is known.
+        return None;
+    }
     let said = match target.place {
-        Place::Off | Place::TooMany | Place::TooManyShadows => EvaluatorStatus::default(),
+        Place::Off | Place::TooMany | Place::TooManyShadows | Place::NoSidecar => EvaluatorStatus::default(),
         Place::InForce => match target.figures {
             None => EvaluatorStatus { shadow: None, ..stated.status.clone() },
             Some(figures) => EvaluatorStatus {
@@ -99,7 +118,7 @@ fn conditions(
     let now = Timestamp::from_second(now.as_second()).ok()?;
     let consistent = object.consistent.as_ref().filter(|_| target.place != Place::Off);
     let told = [
-        Some((names::READY, ready(&object.rule, target))),
+        Some((names::READY, ready(&object.kind, target))),
         consistent.map(|consistent| (names::CONSISTENT, agrees(consistent))),
     ];
     let ours = told.into_iter().flatten().map(|(kind, (is, reason, message))| {
@@ -122,10 +141,20 @@ fn conditions(
 /// Whether a condition is true, its reason and its message.
 type Says = (bool, &'static str, String);
 
-fn ready(rule: &RuleEvaluator, target: Target<'_>) -> Says {
-    match (target.place, rule.fault()) {
-        (Place::Off, _) => (false, "Off", "spec.mode is Off: pods are charged as without it".to_owned()),
-        (Place::TooMany, _) => {
+fn ready(kind: &Kind, target: Target<'_>) -> Says {
+    let is_policy = matches!(kind, Kind::Policy(_));
+    let unusable = if is_policy { "PolicyUnusable" } else { "RuleUnusable" };
+    let name = target.name;
+    match (target.place, kind.fault(), target.sidecar) {
+        (Place::Off, _, _) => (false, "Off", "spec.mode is Off: pods are charged as without it".to_owned()),
+        (Place::NoSidecar, _, _) => {
+            let message = format!(
+                "not in force: there is no sidecar {name}: name its container in spec.configuration.sidecarEvaluators of \
+                 the AAQ, or give the controller --evaluator={name}=DIRECTORY"
+            );
+            (false, "NoSidecar", message)
+        }
+        (Place::TooMany, _, _) => {
             let message = format!(
                 "not in force: {} older ones are, and no more can be beside the sidecars: delete one, or set its mode \
                  to Off",
@@ -133,24 +162,28 @@ fn ready(rule: &RuleEvaluator, target: Target<'_>) -> Says {
             );
             (false, "TooManyEvaluators", message)
         }
-        (Place::TooManyShadows, _) => {
+        (Place::TooManyShadows, _, _) => {
             let message = format!(
                 "not evaluated: {MOST_SHADOWS} older ones are in the shadow, and no more can be: delete one, or set its \
                  mode to Off"
             );
             (false, "TooManyEvaluators", message)
         }
-        (Place::Shadow, Some(fault)) => {
-            (false, "RuleUnusable", format!("pods that it selects would be held: {fault}"))
+        (Place::Shadow, Some(fault), _) => {
+            (false, unusable, format!("pods that it selects would be held: {fault}"))
         }
-        (Place::Shadow, None) => {
+        (Place::InForce, Some(fault), _) => {
+            (false, unusable, format!("new pods that it selects are held: {fault}"))
+        }
+        (_, None, Sidecar::Fails(failure)) => (false, "SidecarFails", format!("the sidecar {failure}")),
+        (Place::Shadow, None, _) => {
             let message = "evaluated and charged nowhere: status.shadow says what it would charge".to_owned();
             (false, "Shadow", message)
         }
-        (Place::InForce, Some(fault)) => {
-            (false, "RuleUnusable", format!("new pods that it selects are held: {fault}"))
+        (Place::InForce, None, _) if is_policy => {
+            (true, "InForce", "the sidecar answers, and is asked as it says".to_owned())
         }
-        (Place::InForce, None) => (true, "InForce", "its rule is in force".to_owned()),
+        (Place::InForce, None, _) => (true, "InForce", "its rule is in force".to_owned()),
     }
 }
 
@@ -173,9 +206,9 @@ mod tests {
     use super::*;
 
     fn object(spec: &Value, status: EvaluatorStatus) -> Object {
-        let (rule, consistent) = super::super::read_rule("a", spec);
+        let (kind, consistent) = super::super::read_spec("a", spec);
         let stated = Stated { resource_version: Some("7".to_owned()), generation: Some(3), status };
-        Object { created: None, spec: spec.clone(), rule, consistent, stated: Some(Arc::new(stated)) }
+        Object { created: None, spec: spec.clone(), kind, consistent, stated: Some(Arc::new(stated)) }
     }
 
     fn good() -> Value {
@@ -187,7 +220,7 @@ mod tests {
     }
 
     fn of(place: Place) -> Target<'static> {
-        Target { place, figures: None, most: 16 }
+        Target { name: "a", place, figures: None, most: 16, sidecar: Sidecar::Unknown }
     }
 
     fn written(patch: Option<Value>) -> EvaluatorStatus {
@@ -223,6 +256,66 @@ mod tests {
             assert_eq!((&*condition.status, &*condition.reason), (status, reason));
             assert!(condition.message.starts_with(said), "{}", condition.message);
             assert_eq!(patch(&object(spec, first), of(place), at(200)), None, "it is said already");
+        }
+    }
+
+    #[test]
+    fn of_a_sidecar_is_said_whether_it_is_there_and_answers() {
+        let policy = json!({"sidecar": {}});
+        let bad = json!({"sidecar": {}, "keys": ["storage"]});
+        let absent = Failure::NotThere(sluice_evaluators::discovery::Absence::NoSocket);
+        let fails = Sidecar::Fails(&absent);
+        for (spec, place, sidecar, status, reason, said) in [
+            (
+                &policy,
+                Place::InForce,
+                Sidecar::Works,
+                "True",
+                "InForce",
+                "the sidecar answers, and is asked as it says",
+            ),
+            (
+                &policy,
+                Place::InForce,
+                fails,
+                "False",
+                "SidecarFails",
+                "the sidecar is not there: its directory holds no",
+            ),
+            (&policy, Place::Shadow, Sidecar::Works, "False", "Shadow", "evaluated and charged nowhere: "),
+            (&policy, Place::Shadow, fails, "False", "SidecarFails", "the sidecar is not there: "),
+            (
+                &bad,
+                Place::InForce,
+                fails,
+                "False",
+                "PolicyUnusable",
+                "new pods that it selects are held: spec.keys[0]: ",
+            ),
+            (
+                &policy,
+                Place::NoSidecar,
+                Sidecar::Unknown,
+                "False",
+                "NoSidecar",
+                "not in force: there is no sidecar a: name its container in spec.configuration.sidecarEvaluators",
+            ),
+            (&policy, Place::Off, Sidecar::Unknown, "False", "Off", "spec.mode is Off"),
+        ] {
+            let target = Target { sidecar, ..of(place) };
+            let first = written(patch(&object(spec, EvaluatorStatus::default()), target, at(100)));
+            let [condition] = &first.conditions[..] else { panic!("{first:?}") };
+            assert_eq!((&*condition.status, &*condition.reason), (status, reason));
+            assert!(condition.message.starts_with(said), "{}", condition.message);
+            assert_eq!(patch(&object(spec, first.clone()), target, at(200)), None, "it is said already");
+            if [Place::InForce, Place::Shadow].contains(&place) {
+                let unknown = Target { sidecar: Sidecar::Unknown, ..target };
+                assert_eq!(
+                    patch(&object(spec, first), unknown, at(200)),
+                    None,
+                    "another leader does not know it yet"
+                );
+            }
         }
     }
 

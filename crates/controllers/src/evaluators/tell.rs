@@ -7,6 +7,7 @@ use std::time::Duration;
 use kube::Client;
 use serde_json::Value;
 use sluice_api::{Evaluator, names};
+use sluice_evaluators::EvaluatorState;
 use sluice_gate::{Gate, RuleFigures};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::clock::ServerClock;
@@ -20,21 +21,22 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::EvaluatorObjects;
-use super::status::Target;
+use super::status::{Sidecar, Target};
 
-/// What the gate makes of rules, by name.
+/// What the gate makes of them, by name.
 type Figures = BTreeMap<Arc<str>, RuleFigures>;
 
-/// How many pods rules match is looked at so often.
+/// How many pods they match is looked at so often.
 const PACE: Duration = Duration::from_secs(5);
 /// After writes, so that another writer of the same fields is not answered at its own speed.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl EvaluatorObjects {
-    /// Writes whether each rule is in force, and how many pods it matches and holds by the gate, until `cancel`.
+    /// Writes whether each is in force, and how many pods it matches and holds by the gate, until `cancel`. `states`: of the
+    /// sidecars, by their places.
     pub async fn tell(
         self: Arc<Self>,
-        gate: Gate,
+        (gate, mut states): (Gate, watch::Receiver<Vec<EvaluatorState>>),
         (client, clock): (Client, Arc<ServerClock>),
         (token, mut leadership): (WriteToken, watch::Receiver<Leadership>),
         writes: ApiWrites,
@@ -47,7 +49,7 @@ impl EvaluatorObjects {
         let mut figures = None;
         let telling = async {
             loop {
-                let patches = self.patches(&mut changed, figures.as_ref(), &clock);
+                let patches = self.patches(&mut changed, &mut states, figures.as_ref(), &clock);
                 if !patches.is_empty() && token.is_held() {
                     let mut failed = false;
                     for (name, patch) in patches {
@@ -62,6 +64,7 @@ impl EvaluatorObjects {
                 }
                 let ended = tokio::select! {
                     changed = changed.changed() => changed.is_err(),
+                    Ok(()) = states.changed() => false,
                     led = leadership.changed() => led.is_err(),
                     _ = ticks.tick(), if token.is_held() && self.are_there() => {
                         figures = Some(gate.rule_figures().into_iter().collect());
@@ -83,16 +86,38 @@ impl EvaluatorObjects {
     fn patches(
         &self,
         changed: &mut watch::Receiver<super::Objects>,
+        states: &mut watch::Receiver<Vec<EvaluatorState>>,
         figures: Option<&Figures>,
         clock: &ServerClock,
     ) -> Vec<(Arc<str>, Value)> {
         let objects = changed.borrow_and_update();
+        let states = states.borrow_and_update();
         let now = clock.reckoned();
-        let patched = objects.places(self.most).into_iter().filter_map(|(name, object, place)| {
-            let of_rule = figures.map(|figures| figures.get(name).cloned().unwrap_or_default());
-            let target = Target { place, figures: of_rule.as_ref(), most: self.most };
-            Some((Arc::clone(name), super::status::patch(object, target, now)?))
-        });
+        let failures: Vec<_> = states.iter().map(EvaluatorState::failure).collect();
+        let sidecar_of = |name: &Arc<str>, object: &super::Object| {
+            if matches!(object.kind, super::Kind::Rule(_)) {
+                return Sidecar::Unknown;
+            }
+            let place = self.sidecars.iter().position(|sidecar| sidecar == name);
+            match place.and_then(|place| Some((states.get(place)?, failures.get(place)?))) {
+                Some((_, Some(failure))) => Sidecar::Fails(failure),
+                Some((state, None)) if state.is_ready() => Sidecar::Works,
+                _ => Sidecar::Unknown,
+            }
+        };
+        let patched = objects.places(&self.sidecars, self.most_rules).into_iter().filter_map(
+            |(name, object, place)| {
+                let of_rule = figures.map(|figures| figures.get(name).cloned().unwrap_or_default());
+                let target = Target {
+                    name,
+                    place,
+                    figures: of_rule.as_ref(),
+                    most: self.most_rules,
+                    sidecar: sidecar_of(name, object),
+                };
+                Some((Arc::clone(name), super::status::patch(object, target, now)?))
+            },
+        );
         patched.collect()
     }
 }

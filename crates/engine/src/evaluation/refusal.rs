@@ -72,7 +72,8 @@ pub enum Refusal {
     },
     /// Nothing is charged, and the evaluator may not exempt pods.
     #[error(
-        "the list charges nothing, let the evaluator charge something or not match (a rule may set floor: None)"
+        "the list charges nothing, let the evaluator charge something or not match (its Evaluator may set floor: \
+         None)"
     )]
     Nothing,
     /// Less is charged than Kubernetes counts, and the evaluator may not do that.

@@ -29,7 +29,7 @@ impl Dispatch {
         let (Presence::Here(incarnation), Some((question, _))) = (&self.presence, &self.sample) else {
             return;
         };
-        let answer = trial(incarnation.clone(), question.clone(), self.config.timeout);
+        let answer = trial(incarnation.clone(), question.clone(), self.config.limits.timeout);
         let call = ended(Kind::Trial, answer, incarnation.link.clone(), incarnation.number);
         self.breaker.try_now();
         self.calls.push(Box::pin(call));

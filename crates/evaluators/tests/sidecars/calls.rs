@@ -4,13 +4,12 @@ use std::time::Duration;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::Message as _;
 use serde_json::json;
-use sluice_engine::evaluation::{Rules, Strategy};
 use sluice_evaluator_sdk::protocol::{POD_USAGE, PodUsageResponse};
-use sluice_evaluators::{Evaluators, Failure, OtherPods, Verdict};
+use sluice_evaluators::{Evaluators, Failure, OtherPods, Question, Verdict};
 
 use crate::sidecar::{
-    Sidecar, charge, config, evaluators, golden, golden_bytes, label_charge, link, pod, programs, question,
-    question_of, until_ready,
+    Sidecar, asked_by, charge, config, evaluators, golden, golden_bytes, label_charge, link, pod, programs,
+    question, question_of, until_ready,
 };
 
 fn frame(message: &Bytes) -> Bytes {
@@ -107,8 +106,11 @@ async fn answers_of_several_evaluators_are_summed_or_nothing_is_charged() {
     let _two = Sidecar::start(two.path(), &["--config", "triple", "--error-for", "bad"]);
     let mut configs = vec![config(one.path()), config(two.path())];
     configs[1].name = "second".into();
-    configs[1].rules = Rules { strategy: Strategy::Retain, ..Rules::default() };
     let evaluators = Evaluators::new(configs);
+    let both = |name: &str| {
+        let retains = asked_by(1, json!({"strategy": "Retain"}));
+        Question { sidecars: [asked_by(0, json!({})), retains].into(), ..question(name) }
+    };
     let mut states = evaluators.follow();
     states.wait_for(|states| states.iter().all(sluice_evaluators::EvaluatorState::is_ready)).await.unwrap();
     let sum = charge(&[
@@ -118,8 +120,9 @@ async fn answers_of_several_evaluators_are_summed_or_nothing_is_charged() {
         ("pods", "6"),
         ("count/pods", "5"),
     ]);
-    assert_eq!(evaluators.ask(question("a")).await.map(|said| said.verdict), Ok(Verdict::Charge(sum.into())));
-    let failed = evaluators.ask(question("bad")).await.unwrap_err();
+    let said = evaluators.ask(both("a")).await.unwrap();
+    assert_eq!((said.verdict, said.sidecars, said.retains), (Verdict::Charge(sum.into()), 0b11, true));
+    let failed = evaluators.ask(both("bad")).await.unwrap_err();
     assert_eq!(failed.to_string(), "evaluator second says \"no licence server for bad\"");
 }
 

@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 /// With a short deadline, so that tests of many deadlines are short.
 fn impatient(directory: &std::path::Path) -> Arc<Evaluators> {
     let mut config = config(directory);
-    config.timeout = TIMEOUT;
+    config.limits.timeout = TIMEOUT;
     Arc::new(Evaluators::new(vec![config]))
 }
 

@@ -15,5 +15,6 @@ mod check;
 mod discovery;
 mod failures;
 mod hostile;
+mod policy;
 mod sdk;
 mod sidecar;

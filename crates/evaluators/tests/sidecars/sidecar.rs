@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use sluice_engine::{Amount, Charge, Quantity, Resource};
-use sluice_evaluators::{Config, EvaluatorState, Evaluators, Link, OtherPods, Question};
+use sluice_evaluators::{
+    AskedSidecar, Config, EvaluatorState, Evaluators, Link, OtherPods, Question, SidecarPolicy,
+};
 use sluice_index::ViewKey;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -78,7 +80,9 @@ impl Sidecar {
 
 /// What is configured of the evaluator in `directory`. No test is about a loaded machine.
 pub fn config(directory: &Path) -> Config {
-    Config { timeout: PATIENCE, ..Config::new("label", directory) }
+    let mut config = Config::new("label", directory);
+    config.limits.timeout = PATIENCE;
+    config
 }
 
 pub fn evaluators(directory: &Path) -> Evaluators {
@@ -126,11 +130,18 @@ pub fn question_of(pod: &Value) -> Question {
         native: Arc::new(charge(&[("cpu", "250m"), ("pods", "1")])),
         counted: Arc::default(),
         rules: Arc::default(),
+        sidecars: [AskedSidecar { place: 0, policy: Arc::default(), sees_other_pods: true }].into(),
     }
 }
 
 pub fn question(name: &str) -> Question {
     question_of(&pod(name))
+}
+
+/// The sidecar at this place, asked by a policy with these fields.
+pub fn asked_by(place: usize, mut fields: Value) -> AskedSidecar {
+    fields["sidecar"] = json!({});
+    AskedSidecar { place, policy: SidecarPolicy::read(&fields).into(), sees_other_pods: true }
 }
 
 /// A question about a pod of another namespace.

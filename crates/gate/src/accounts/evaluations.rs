@@ -42,9 +42,9 @@ impl Accounts {
         revision
     }
 
-    /// Evaluators work, or do not.
-    pub fn set_evaluators_broken(&mut self, cluster: &Cluster, are_broken: bool, now: Moment) {
-        for namespace in self.evaluations.set_broken(are_broken, now) {
+    /// These evaluators do not work, a bit for each.
+    pub fn set_evaluators_broken(&mut self, cluster: &Cluster, broken: u16, now: Moment) {
+        for namespace in self.evaluations.set_broken(broken, now) {
             if !self.reclassification.is_paused(namespace) {
                 self.reclassify_later(cluster, namespace, Vec::new());
             }
@@ -155,7 +155,10 @@ impl Accounts {
         let config = self.evaluations.shared_config().filter(|_| selected != 0)?;
         let Release { namespace, name, uid, version, .. } = cluster.address(id)?;
         let (hash, serial) = self.evaluations.begin(id)?;
-        let round = self.evaluations.rounds().of(record.namespace);
+        let round = match self.evaluations.is_in_rounds(selected) {
+            true => self.evaluations.rounds().of(record.namespace),
+            false => None,
+        };
         let is_launcher = cluster.machines.are_charged() && cluster.is_launcher(&record);
         let is_waiting = record.gates != Gates::None;
         let counted = record.charge;

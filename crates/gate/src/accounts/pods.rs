@@ -55,6 +55,10 @@ impl Accounts {
             self.ask_about(cluster, id, now);
             if let Some(record) = cluster.pods.get(id) {
                 self.note_change_for_others(record.namespace);
+                // Nobody answers about one that runs and is selected no more.
+                if matches!(self.stages.get(id), Stage::Counted { .. }) && !self.is_stage_right(cluster, id) {
+                    self.reclassify(cluster, id, record.namespace, now);
+                }
             }
         }
     }

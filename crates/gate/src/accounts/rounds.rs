@@ -80,7 +80,7 @@ impl Accounts {
         let mut due = Due::Never;
         for (id, record) in pods.iter().filter_map(|id| Some((*id, cluster.pods.get(*id)?))) {
             let selected = self.asked_of(cluster, id, record);
-            if selected == 0 {
+            if !self.evaluations.is_in_rounds(selected) {
                 continue;
             }
             let is_answered = matches!(self.evaluations.of(id, selected), Evaluation::Current(_));
@@ -114,7 +114,7 @@ impl Accounts {
             let record = cluster.pods.get(*id)?;
             let selected = self.asked_of(cluster, *id, record);
             let is_waiting = record.gates != Gates::None;
-            (selected != 0).then_some(Member { pod: *id, selected, is_waiting })
+            self.evaluations.is_in_rounds(selected).then_some(Member { pod: *id, selected, is_waiting })
         };
         let members: Vec<Member> = pods.iter().filter_map(member).collect();
         match read {

@@ -1,4 +1,4 @@
-//! What rules in the shadow would charge. Reads what all pods are charged, and changes nothing of it.
+//! What evaluators in the shadow would charge. Reads what all pods are charged, and changes nothing of it.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,9 +9,13 @@ use sluice_index::{Gates, NamespaceId, PodRecord};
 
 use super::Accounts;
 use crate::accounts::parts::shadow::{Change, Standing, Sums};
+use crate::action::Release;
 use crate::cluster::Cluster;
 use crate::evaluators::{Content, Price};
-use crate::shadow::{MOST_TOLD, Opinion, RuleFigures, ShadowAmount, ShadowConfig, ShadowFigures};
+use crate::shadow::{
+    AskInShadow, MOST_TOLD, Opinion, RuleFigures, SaidLater, SeenPod, ShadowAmount, ShadowConfig,
+    ShadowFigures,
+};
 use crate::stage::Stage;
 
 /// Most keys of the total that are told.
@@ -23,6 +27,11 @@ impl Accounts {
         self.shadow.configure(config)
     }
 
+    /// The number of the configuration.
+    pub const fn shadow_revision(&self) -> u32 {
+        self.shadow.revision()
+    }
+
     /// The pod was seen with this content. Returns what Kubernetes counts of it, if its rules have to be evaluated.
     pub fn see_in_shadow(&mut self, cluster: &Cluster, id: PodId, content: Content) -> Option<Arc<Charge>> {
         let record = cluster.pods.get(id)?;
@@ -32,6 +41,38 @@ impl Accounts {
     /// The rules say this of the pod.
     pub fn on_opinions(&mut self, id: PodId, content: Content, opinions: Vec<(usize, Opinion)>) {
         self.shadow.take(id, content, opinions);
+    }
+
+    /// The pods of the namespace about which evaluators are to be asked that are asked later; `again`: these about all.
+    pub fn to_ask_in_shadow(
+        &self,
+        cluster: &Cluster,
+        namespace: NamespaceId,
+        again: u16,
+    ) -> Vec<AskInShadow> {
+        let Some((known, config)) = cluster.namespaces.get(namespace).zip(self.shadow.config()) else {
+            return Vec::new();
+        };
+        let in_namespace = config.evaluators.iter().enumerate().fold(0, |bits, (place, (_, it))| {
+            if known.is_selected(&it.namespaces) { bits | 1 << place } else { bits }
+        });
+        let to_ask = known.pods().iter().filter_map(|id| {
+            let (asked, hash) = self.shadow.to_ask(*id, again)?;
+            let record = cluster.pods.get(*id)?;
+            let selected = asked & in_namespace;
+            if selected == 0 || !self.may_be_evaluated(cluster, *id, record) {
+                return None;
+            }
+            let Release { namespace, name, uid, .. } = cluster.address(*id)?;
+            let pod = SeenPod { namespace: (*namespace).into(), name, uid };
+            Some(AskInShadow { pod, hash, selected, counted: Arc::clone(&record.charge) })
+        });
+        to_ask.collect()
+    }
+
+    /// Evaluators that were asked later say this of the pod.
+    pub fn on_said_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>, are_all_final: bool) {
+        self.shadow.take_later(id, hash, said, are_all_final);
     }
 
     /// Rules may select the namespace, or select it no more.
@@ -68,7 +109,7 @@ impl Accounts {
         }
         let Some(namespace) = cluster.namespaces.get(record.namespace) else { return Vec::new() };
         let is_selected = |place: usize| {
-            config.rules.get(place).is_some_and(|(_, it)| namespace.is_selected(&it.namespaces))
+            config.evaluators.get(place).is_some_and(|(_, it)| namespace.is_selected(&it.namespaces))
         };
         let selecting = opinions.iter().filter(|(place, _)| is_selected(*place));
         let standings = selecting.filter_map(|(place, opinion)| {

@@ -18,13 +18,17 @@ impl Accounts {
         self.evaluations.revision()
     }
 
+    pub fn asks_shadows_later(&self) -> bool {
+        self.shadow.config().is_some_and(|config| config.later != 0)
+    }
+
+    pub fn evaluators_config(&self) -> Option<&crate::EvaluatorsConfig> {
+        self.evaluations.config()
+    }
+
     /// How much more each quota would be charged, by the sums of the first rule in the shadow.
     pub fn shadow_sums(&self) -> BTreeMap<QuotaId, Change> {
         self.shadow.sums().next().map(|(_, sums)| sums.quotas.clone()).unwrap_or_default()
-    }
-
-    pub const fn shadow_revision(&self) -> u32 {
-        self.shadow.revision()
     }
 
     /// What the evaluators of now charge for a pod of the namespace as it is to be.

@@ -23,9 +23,9 @@ impl State {
         revision
     }
 
-    /// Evaluators work, or do not.
-    pub fn set_evaluators_broken(&mut self, are_broken: bool, now: Moment) {
-        self.accounts.set_evaluators_broken(&self.cluster, are_broken, now);
+    /// These evaluators do not work, a bit for each, by their places in the configuration.
+    pub fn set_evaluators_broken(&mut self, broken: u16, now: Moment) {
+        self.accounts.set_evaluators_broken(&self.cluster, broken, now);
         self.carry_out();
     }
 

@@ -1,4 +1,4 @@
-//! Rules in the shadow: which there are, what they say of pods, and what that would change.
+//! Evaluators in the shadow: which there are, what they say of pods, and what that would change.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use sluice_engine::{Charge, PodId};
 
 use super::State;
 use crate::evaluators::Content;
-use crate::shadow::{Opinion, RuleFigures, SeenPod, ShadowConfig};
+use crate::shadow::{AskInShadow, Opinion, RuleFigures, SaidLater, SeenPod, ShadowConfig};
 
 impl State {
     /// From now on these rules are in the shadow, or none. Returns the number of the configuration: pods have to be seen
@@ -29,7 +29,44 @@ impl State {
         }
     }
 
-    /// How many pods each rule matches and holds, by its name, those in the shadow with what they would change.
+    /// The namespaces in which evaluators may be asked.
+    pub(crate) fn shadow_namespaces(&self) -> Vec<Arc<str>> {
+        let with_quotas = self.cluster.namespaces.iter().filter(|(_, known)| !known.quotas().is_empty());
+        with_quotas
+            .filter(|(_, known)| !known.pods().is_empty())
+            .map(|(_, known)| Arc::clone(&known.name))
+            .collect()
+    }
+
+    /// The latest version of the pods of a namespace, and how many there are: others say that one of them has changed.
+    pub(crate) fn pods_of_namespace(&self, namespace: &str) -> (u64, usize) {
+        let known = self.cluster.namespaces.id(namespace).and_then(|id| self.cluster.namespaces.get(id));
+        let pods = known.map_or(&[][..], |known| known.pods());
+        let versions =
+            pods.iter().filter_map(|id| self.cluster.pods.get(*id)).map(|pod| pod.version.number());
+        (versions.max().unwrap_or_default(), pods.len())
+    }
+
+    /// The pods of the namespace about which evaluators are to be asked that are asked later; `again`: these about all.
+    pub(crate) fn to_ask_in_shadow(&self, namespace: &str, again: u16) -> Vec<AskInShadow> {
+        let namespace = self.cluster.namespaces.id(namespace);
+        namespace.map_or_else(Vec::new, |id| self.accounts.to_ask_in_shadow(&self.cluster, id, again))
+    }
+
+    /// Evaluators that were asked later, by the configuration of this number, say this of the pod with this hash.
+    pub(crate) fn on_said_later(
+        &mut self,
+        pod: &SeenPod,
+        (revision, hash): (u32, u128),
+        said: Vec<SaidLater>,
+        are_all_final: bool,
+    ) {
+        if let Some(id) = self.seen(pod).filter(|_| self.accounts.shadow_revision() == revision) {
+            self.accounts.on_said_later(id, hash, said, are_all_final);
+        }
+    }
+
+    /// How many pods each evaluator matches and holds, by its name, those in the shadow with what they would change.
     #[must_use]
     pub fn rule_figures(&self) -> Vec<(Arc<str>, RuleFigures)> {
         let mut figures = self.accounts.rule_figures();

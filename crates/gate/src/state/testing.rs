@@ -1,10 +1,11 @@
 //! What tests may do to a state that no event does.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_engine::{Charge, PodId, QuotaId, Resource, Uid};
-use sluice_index::{NamespaceId, PodWire};
+use sluice_index::{NamespaceId, PodWire, ViewKey};
 
 use super::State;
 use crate::accounts::parts::owners::Fall;
@@ -18,10 +19,13 @@ impl State {
         &mut self.cluster.config
     }
 
-    /// A pod was seen with this content, which all evaluators select.
-    pub(crate) fn apply_pod_of(&mut self, wire: &PodWire, hash: u128, now: Moment) {
-        let facts = self.cluster.config.read(wire, now);
-        let content = Content { hash, selected_by: u16::MAX, revision: self.accounts.evaluators_revision() };
+    /// A pod was seen with this content.
+    pub(crate) fn apply_pod_of(&mut self, pod: &serde_json::Value, hash: u128, now: Moment) {
+        let wire: PodWire = serde_json::from_value(pod.clone()).unwrap();
+        let facts = self.cluster.config.read(&wire, now);
+        let view = ViewKey::default().view(&pod.to_string()).unwrap();
+        let selected_by = self.accounts.evaluators_config().map_or(0, |config| config.selecting(&view));
+        let content = Content { hash, selected_by, revision: self.accounts.evaluators_revision() };
         self.apply_pod_with_content(facts, Some(content), now);
     }
 
@@ -32,6 +36,11 @@ impl State {
 
     pub(crate) fn shadow_revision(&self) -> u32 {
         self.accounts.shadow_revision()
+    }
+
+    /// Whether evaluators in the shadow are asked later.
+    pub(crate) fn asks_shadows_later(&self) -> bool {
+        self.accounts.asks_shadows_later()
     }
 
     /// See [`Accounts::priced_now`](crate::accounts::Accounts::priced_now).

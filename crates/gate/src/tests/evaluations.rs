@@ -6,7 +6,7 @@ use serde_json::json;
 use sluice_engine::{Amount, Charge, Resource};
 
 use super::evaluator::{config, content_of};
-use super::server::{CPU, wire};
+use super::server::CPU;
 use super::stories::{Story, at};
 use super::team::NAMESPACE;
 use crate::{Action, Again, Evaluate, EvaluatorsConfig, Failed, Moment, OnFailure, Outcome, Price, Said};
@@ -29,7 +29,8 @@ impl Story {
     /// Led by a process that asks an evaluator, beside a quota of 1000m.
     pub(super) fn evaluated(on_failure: OnFailure) -> Self {
         let mut story = Self::led();
-        let config = EvaluatorsConfig { on_failure, ..(*config()).clone() };
+        let may_fail = u16::from(on_failure == OnFailure::CountNatively);
+        let config = EvaluatorsConfig { may_fail, ..(*config()).clone() };
         story.state.follow_evaluators(Some(Arc::new(config)), at(0));
         story.server.set_hard(1000);
         story.run(at(0));
@@ -244,7 +245,7 @@ fn another_configuration_pauses_until_all_that_run_are_answered() {
     assert_eq!(story.questions(200).len(), 0, "contents have to be read anew");
     for (_, pod) in story.server.pods() {
         let pod = pod.clone();
-        story.state.apply_pod_of(&wire(pod.clone()), content_of(&pod), at(200));
+        story.state.apply_pod_of(&pod, content_of(&pod), at(200));
     }
     let questions = story.questions(210);
     assert_eq!(questions.len(), 3);
@@ -265,7 +266,7 @@ fn a_pause_for_answers_ends_after_half_a_minute() {
     assert_eq!(story.gated(), Vec::<&str>::new());
     story.state.follow_evaluators(Some(config()), at(0));
     let a = story.server.pod("a").clone();
-    story.state.apply_pod_of(&wire(a.clone()), content_of(&a), at(0));
+    story.state.apply_pod_of(&a, content_of(&a), at(0));
     let silent = story.question(0);
     story.server.create_pod("b", 100, 0);
     let question = story.question(10);
@@ -286,15 +287,15 @@ fn once_evaluators_work_what_runs_is_answered_before_anything_goes() {
     story.server.create_pod("runs", 100, 0);
     story.run(at(0));
     story.state.follow_evaluators(Some(config()), at(0));
-    story.state.set_evaluators_broken(true, at(0));
+    story.state.set_evaluators_broken(1, at(0));
     let runs = story.server.pod("runs").clone();
-    story.state.apply_pod_of(&wire(runs.clone()), content_of(&runs), at(0));
+    story.state.apply_pod_of(&runs, content_of(&runs), at(0));
     let question = story.question(0);
     story.say(&question, failure(), 10);
     story.server.create_pod("waits", 100, 0);
     let question = story.question(20);
     story.say(&question, failure(), 30);
-    story.state.set_evaluators_broken(false, at(40));
+    story.state.set_evaluators_broken(0, at(40));
     let questions = story.questions(40);
     let of = |name: &str| questions.iter().find(|question| *question.name == *name).unwrap().clone();
     story.say(&of("waits"), price(300), 50);
@@ -361,7 +362,7 @@ fn pods_are_counted_natively_after_ten_seconds_and_repaired() {
     story.server.create_pod("a", 100, 0);
     let question = story.question(0);
     story.say(&question, failure(), 10);
-    story.state.set_evaluators_broken(true, at(20));
+    story.state.set_evaluators_broken(1, at(20));
     for second in 1..10 {
         for question in story.questions(second * 1_000) {
             story.state.on_outcome(outcome(&question, failure()), at(second * 1_000));
@@ -371,7 +372,7 @@ fn pods_are_counted_natively_after_ten_seconds_and_repaired() {
     story.questions(10_021);
     assert_eq!((story.gated(), story.server.used()), (vec![], "100m"));
     assert_eq!(story.state.take_stats().counted_natively, 1);
-    story.state.set_evaluators_broken(false, at(20_000));
+    story.state.set_evaluators_broken(0, at(20_000));
     let asked = story.questions(20_000);
     let [question] = &asked[..] else { panic!("{asked:?}") };
     story.say(question, price(800), 20_010);

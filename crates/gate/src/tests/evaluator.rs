@@ -13,8 +13,8 @@ use super::server::{CPU, Kind, Server, is_gated, pod_milli, uid};
 use super::step::{Fault, Trouble};
 use super::world::World;
 use crate::{
-    Again, AskEvaluators, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, OnFailure, OtherPodsForm,
-    Outcome, Price, Release, Said, Selection, State,
+    Again, AskEvaluators, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, OtherPodsForm, Outcome,
+    Price, Release, Said, Selection, State,
 };
 
 /// A replica decides although pods of it have no answer after so long (milliseconds).
@@ -24,8 +24,9 @@ pub fn config() -> Arc<EvaluatorsConfig> {
     let evaluators = vec![("sizes".into(), Selection::default())];
     Arc::new(EvaluatorsConfig {
         evaluators,
-        on_failure: OnFailure::Hold,
-        may_fail: u16::MAX,
+        idle: 0,
+        may_fail: 0,
+        in_rounds: 0,
         other_pods: None,
         asker: Arc::new(Simulated),
     })
@@ -34,7 +35,7 @@ pub fn config() -> Arc<EvaluatorsConfig> {
 /// As [`config`], of one that is sent the other pods of the namespace.
 pub fn config_with_others() -> Arc<EvaluatorsConfig> {
     let other_pods = OtherPodsForm { most_bytes: 1 << 20, encode: |pods| pods.concat().into() };
-    Arc::new(EvaluatorsConfig { other_pods: Some(other_pods), ..(*config()).clone() })
+    Arc::new(EvaluatorsConfig { other_pods: Some(other_pods), in_rounds: u16::MAX, ..(*config()).clone() })
 }
 
 /// Questions are answered by [`World::evaluated`].

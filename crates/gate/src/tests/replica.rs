@@ -175,7 +175,7 @@ pub fn see(state: &mut State, change: &Change, now: Moment) {
     match (change.kind, change.is_gone) {
         (Kind::Pod, false) => {
             let hash = content_of(&object);
-            state.apply_pod_of(&wire(object.clone()), hash, now);
+            state.apply_pod_of(&object, hash, now);
             super::shadow::see(state, &object, hash);
         }
         (Kind::Pod, true) => state.delete_pod(&wire(object)),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_engine::evaluation::{Strategy as Kept, combine};
@@ -21,14 +22,16 @@ use super::team::NAMESPACE;
 use super::trace::Trace;
 use super::world::{SHARED, Setting, TEAM, World};
 use crate::{
-    Action, Again, AskShadows, Content, Evaluate, EvaluatorsConfig, Failed, Moment, OnFailure, Opinion,
-    Outcome, Price, Said, SeenPod, Selection, ShadowConfig, ShadowFigures, State,
+    Action, Again, AskShadows, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, Moment,
+    OnFailure, Opinion, Outcome, Price, Said, SaidLater, SeenPod, Selection, ShadowConfig, ShadowFigures,
+    State,
 };
 
 /// One rule, about all pods.
 pub fn config() -> Arc<ShadowConfig> {
-    let rules = vec![("shadow".into(), Selection::default())];
-    Arc::new(ShadowConfig { rules, asker: Arc::new(Simulated) })
+    let evaluators = vec![("shadow".into(), Selection::default())];
+    let asker = Arc::new(Simulated);
+    Arc::new(ShadowConfig { evaluators, later: 0, in_rounds: 0, other_pods: None, asker })
 }
 
 /// Opinions are given by [`see`].
@@ -37,6 +40,14 @@ struct Simulated;
 impl AskShadows for Simulated {
     fn ask(&self, _: &[usize], _: &[u8], _: &Charge) -> Vec<Opinion> {
         unreachable!("no simulation asks by this")
+    }
+
+    fn ask_later(&self, _: EvaluatorQuestion) -> BoxFuture<'static, Vec<SaidLater>> {
+        unreachable!("no simulation asks by this")
+    }
+
+    fn unreachable(&self) -> u16 {
+        0
     }
 }
 
@@ -59,16 +70,20 @@ fn opinion(hash: u128) -> Opinion {
 
 /// The pod was seen, and its rules are evaluated.
 pub fn see(state: &mut State, pod: &Value, hash: u128) {
-    say(state, pod, hash, &opinion(hash));
+    if state.asks_shadows_later() {
+        super::shadow_later::see(state, pod, hash);
+    } else {
+        say(state, pod, hash, &opinion(hash));
+    }
+}
+
+pub fn seen(pod: &Value) -> SeenPod {
+    let text = |field: &str| pod["metadata"][field].as_str().unwrap().into();
+    SeenPod { namespace: text("namespace"), name: text("name"), uid: sluice_engine::Uid::parse(uid(pod)) }
 }
 
 fn say(state: &mut State, pod: &Value, hash: u128, opinion: &Opinion) {
-    let text = |field: &str| pod["metadata"][field].as_str().unwrap().into();
-    let seen = SeenPod {
-        namespace: text("namespace"),
-        name: text("name"),
-        uid: sluice_engine::Uid::parse(uid(pod)),
-    };
+    let seen = seen(pod);
     let content = Content { hash, selected_by: 1, revision: state.shadow_revision() };
     if state.see_in_shadow(&seen, content).is_some() {
         state.on_opinions(&seen, content, vec![(0, opinion.clone())]);
@@ -293,7 +308,7 @@ fn a_namespace_that_the_rule_does_not_select_is_left_out() {
     let mut story = Story::led();
     let namespaces = kube::core::Selector::from_iter([("tier", "gold")]);
     let selection = Selection { namespaces, ..Selection::default() };
-    let config = ShadowConfig { rules: vec![("shadow".into(), selection)], asker: Arc::new(Simulated) };
+    let config = ShadowConfig { evaluators: vec![("shadow".into(), selection)], ..(*config()).clone() };
     story.state.follow_shadow(Some(Arc::new(config)));
     story.server.set_hard(1000);
     story.server.create_pod("a", 300, 0);

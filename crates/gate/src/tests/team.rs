@@ -49,6 +49,13 @@ impl Server {
         self.create(&pod(name), object);
     }
 
+    /// As [`Self::create_pod`], changed by `edit` before.
+    pub fn create_pod_with(&mut self, name: &str, milli_cpu: u64, edit: impl FnOnce(&mut Value)) {
+        let mut object = self.new_named_pod(name, milli_cpu, 0);
+        edit(&mut object);
+        self.create(&pod(name), object);
+    }
+
     /// As the API server does with targets of local migrations.
     pub fn create_ungated(&mut self, name: &str, milli_cpu: u64) {
         let mut object = self.new_named_pod(name, milli_cpu, 0);

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::evaluations::{failure, outcome, price};
 use super::evaluator::{config, content_of};
-use super::server::wire;
 use super::stories::{Story, at};
 use crate::OnFailure;
 
@@ -89,7 +88,7 @@ fn of_other_evaluators_or_none_nothing_old_is_told() {
     assert!(story.evaluated_told().is_some());
     story.state.follow_evaluators(Some(config()), at(115_000));
     for (_, pod) in story.server.pods() {
-        story.state.apply_pod_of(&wire(pod.clone()), content_of(pod), at(115_000));
+        story.state.apply_pod_of(pod, content_of(pod), at(115_000));
     }
     for question in story.questions(115_000) {
         story.state.on_outcome(outcome(&question, price(200)), at(115_000));
@@ -110,11 +109,11 @@ fn pods_that_wait_are_told_of_elsewhere() {
     story.server.create_pod("waits", 100, 0);
     story.fail(101..160);
     assert_eq!((story.gated(), story.evaluated_told()), (vec!["waits"], None));
-    let config = crate::EvaluatorsConfig { on_failure: OnFailure::CountNatively, ..(*config()).clone() };
+    let config = crate::EvaluatorsConfig { may_fail: 1, ..(*config()).clone() };
     story.state.follow_evaluators(Some(Arc::new(config)), at(160_000));
-    story.state.set_evaluators_broken(true, at(160_000));
+    story.state.set_evaluators_broken(1, at(160_000));
     for (_, pod) in story.server.pods() {
-        story.state.apply_pod_of(&wire(pod.clone()), content_of(pod), at(160_000));
+        story.state.apply_pod_of(pod, content_of(pod), at(160_000));
     }
     story.fail(160..220);
     let told = story.evaluated_told().map(|told| told["message"].as_str().unwrap().to_owned()).unwrap();

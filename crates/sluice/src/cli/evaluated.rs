@@ -24,9 +24,9 @@ impl Evaluated {
     /// The rules that are in force in this cluster.
     pub(super) fn read(aaqs: &[AaqWire], evaluators: &[EvaluatorWire]) -> Self {
         let sidecars = aaqs.iter().map(|aaq| aaq.spec.sidecars()).max().unwrap_or_default();
-        let objects = EvaluatorObjects::new(MOST_EVALUATORS.saturating_sub(sidecars));
+        let objects = EvaluatorObjects::of_rules(MOST_EVALUATORS.saturating_sub(sidecars));
         let mut rules = Vec::new();
-        feed(evaluators, |event| rules.extend(objects.apply(event).enforced.unwrap_or_default()));
+        feed(evaluators, |event| rules.extend(objects.apply(event).enforced.unwrap_or_default().rules));
         Self { rules, has_sidecars: sidecars > 0 }
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use sluice_api::Evaluator;
 use sluice_engine::evaluation::combine;
 use sluice_engine::{Charge, ChargeRules, Format, Resource};
-use sluice_evaluators::{Answered, RuleEvaluator, check_evaluator};
+use sluice_evaluators::{Answered, RuleEvaluator, check_rule};
 
 use crate::output::Output;
 
@@ -134,7 +134,7 @@ struct ExplainedPod {
 
 fn explain(evaluator: &Evaluator, pods: &[Map<String, Value>]) -> anyhow::Result<Explained> {
     let name = evaluator.metadata.name.clone().unwrap_or_default();
-    let rule = check_evaluator(&name, &evaluator.spec)?;
+    let rule = check_rule(&name, &evaluator.spec)?;
     let pods = pods.iter().map(|pod| explain_pod(&rule, pod)).collect::<Result<_, _>>()?;
     Ok(Explained { evaluator: name, pods })
 }
@@ -318,7 +318,7 @@ mod tests {
         .map(|spec| explain(&evaluator(&spec), &pod).expect("explained").pods.remove(0).held.expect("held"));
         insta::assert_snapshot!(said.join("\n"), @r#"
         the rule has no answer about this pod: spec.cel.charge[example.com/a]: 1:7: Kubernetes charges this pod no "requests.cpu": ask before with "requests.cpu" in native
-        the rule answered what cannot be charged: the list charges nothing, let the evaluator charge something or not match (a rule may set floor: None)
+        the rule answered what cannot be charged: the list charges nothing, let the evaluator charge something or not match (its Evaluator may set floor: None)
         the rule answered what cannot be charged: pods: 0: less than Kubernetes counts, 1, and floor is Native
         "#);
         let retained = serde_json::json!({ "strategy": "Retain", "cel": { "match": "true", "charge": { "pods": "1" } } });

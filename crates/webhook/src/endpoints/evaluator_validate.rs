@@ -1,4 +1,5 @@
-//! Evaluator CREATE and UPDATE: its rule is one that can be compiled, and says of each example what the example says.
+//! Evaluator CREATE and UPDATE: its rule is one that can be compiled, and says of each example what the example says; or the
+//! policy of its sidecar can be used.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -30,7 +31,7 @@ fn check(review: &Review<'_>) -> Result<(), Verdict> {
             return Ok(());
         }
     }
-    check_evaluator("", &new.spec).map(drop).map_err(|error| Verdict::deny(error.to_string()))
+    check_evaluator(&new.spec).map_err(|error| Verdict::deny(error.to_string()))
 }
 
 /// An `Evaluator`, narrowed.

@@ -24,14 +24,14 @@ fn licence() -> Value {
 }
 
 /// The `Evaluator`s of a cluster.
-struct Rules(Api<Evaluator>);
+pub(crate) struct Rules(pub(crate) Api<Evaluator>);
 
 impl Rules {
-    fn of(bed: &Bed) -> Self {
+    pub(crate) fn of(bed: &Bed) -> Self {
         Self(Api::all(bed.admin().unwrap()))
     }
 
-    async fn write(&self, name: &str, spec: &Value) -> Result<(), String> {
+    pub(crate) async fn write(&self, name: &str, spec: &Value) -> Result<(), String> {
         let object = json!({
             "apiVersion": "quota.sluice.dev/v1alpha1", "kind": "Evaluator", "metadata": { "name": name }, "spec": spec,
         });
@@ -39,13 +39,13 @@ impl Rules {
         answer.map(drop).map_err(|error| error.to_string())
     }
 
-    async fn change(&self, name: &str, spec: Value) {
+    pub(crate) async fn change(&self, name: &str, spec: Value) {
         let patch = Patch::Merge(json!({ "spec": spec }));
         self.0.patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     /// Waits until `Ready` has this status, and returns its reason and message.
-    async fn until_ready(&self, name: &str, status: &str) -> (String, String) {
+    pub(crate) async fn until_ready(&self, name: &str, status: &str) -> (String, String) {
         let said = || async {
             let object = self.0.get(name).await.ok()?;
             let (generation, known) = (object.metadata.generation, object.status?);
@@ -59,7 +59,7 @@ impl Rules {
 
 impl Rules {
     /// Waits until its status says that it matches and holds so many pods.
-    async fn until_figures(&self, name: &str, matched: i64, held: i64) {
+    pub(crate) async fn until_figures(&self, name: &str, matched: i64, held: i64) {
         let is_said = || async {
             let status = self.0.get(name).await.ok()?.status?;
             (status.matched == Some(matched) && status.held == Some(held)).then_some(())
@@ -335,7 +335,12 @@ async fn the_examples_are_accepted_as_they_are() {
     let _running = Running::on(&bed, Setup::default()).await.unwrap();
     let rules = Rules::of(&bed);
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/evaluators");
-    for name in ["licence-per-core", "gpu-share", "sandbox-fee"] {
+    for (name, status) in [
+        ("licence-per-core", "True"),
+        ("gpu-share", "True"),
+        ("sandbox-fee", "True"),
+        ("label-sidecar", "False"),
+    ] {
         let text = std::fs::read_to_string(format!("{folder}/{name}.yaml")).unwrap();
         let object: Value = serde_saphyr::from_str(&text).unwrap();
         let strictly = PatchParams {
@@ -343,6 +348,8 @@ async fn the_examples_are_accepted_as_they_are() {
             ..PatchParams::apply("a-user")
         };
         rules.0.patch(name, &strictly, &Patch::Apply(object)).await.unwrap();
-        rules.until_ready(name, "True").await;
+        let (reason, message) = rules.until_ready(name, status).await;
+        // No sidecar runs here.
+        assert!(status == "True" || reason == "NoSidecar", "{reason}: {message}");
     }
 }

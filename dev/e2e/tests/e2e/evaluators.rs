@@ -12,6 +12,7 @@ use sluice_e2e::{Running, Setup};
 use sluice_testbed::{Bed, Program, artifacts, wait};
 
 use crate::context::{SOON, idle_bed};
+use crate::evaluator_rules::Rules;
 use crate::pods::pod;
 use crate::team::Team;
 
@@ -246,4 +247,135 @@ async fn without_the_other_pods_each_is_the_first() {
         team.labelled(name, "1m").await;
         team.until_released(name).await;
     }
+}
+
+impl Team {
+    /// A pod that the evaluator doubles, of an app.
+    async fn of_app(&self, name: &str, app: &str, cpu: &str) {
+        let mut labelled = pod(name);
+        labelled["metadata"]["labels"] = json!({ LABEL: "", "app": app });
+        labelled["spec"]["containers"][0]["resources"] = json!({ "requests": { "cpu": cpu } });
+        let answer = self.create(&labelled).await;
+        assert!(answer.is_ok(), "{answer:?}");
+    }
+}
+
+/// How many questions the sidecar was asked.
+async fn asked(running: &Running<'_>) -> f64 {
+    let samples = Samples::of(&running.controller.admin).await.unwrap();
+    samples.sum("sluice_evaluator_requests_total", &[("evaluator", "label")]).unwrap_or(0.0)
+}
+
+/// The sidecar and the controller run all the while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_of_its_name_says_how_it_is_asked_and_each_change_is_in_force_at_once() {
+    let bed = idle_bed().await;
+    let (running, directory) = evaluated(&bed, &[]).await;
+    let sidecar = start(&bed, &directory, "sidecar").await;
+    let (policies, team) = (Rules::of(&bed), Team::plain(&bed, "policies").await);
+    team.quota("compute", &[("requests.cpu", "4")]).await;
+    for (name, cpu) in [("web", "100m"), ("db", "200m")] {
+        team.of_app(name, name, cpu).await;
+        team.until_released(name).await;
+    }
+    team.until_used("compute", "requests.cpu", "600m").await;
+
+    // Only databases, and beside what Kubernetes counts.
+    let policy = json!({
+        "podSelector": { "matchLabels": { "app": "db" } }, "strategy": "Retain", "sidecar": { "otherPods": "None" },
+    });
+    policies.write("label", &policy).await.unwrap();
+    team.until_used("compute", "requests.cpu", "700m").await;
+    let said = ("InForce".to_owned(), "the sidecar answers, and is asked as it says".to_owned());
+    assert_eq!(policies.until_ready("label", "True").await, said);
+    policies.until_figures("label", 1, 0).await;
+    let before = asked(&running).await;
+    team.of_app("web-2", "web", "1m").await;
+    team.until_released("web-2").await;
+    team.until_used("compute", "requests.cpu", "701m").await;
+    assert_eq!(asked(&running).await, before, "of pods that it does not select nothing is asked");
+
+    // Each of the pods that it selects once.
+    team.of_app("db-2", "db", "10m").await;
+    team.until_released("db-2").await;
+    team.until_used("compute", "requests.cpu", "731m").await;
+    let before = asked(&running).await;
+    policies.change("label", json!({ "revision": "2", "strategy": "Replace" })).await;
+    team.until_used("compute", "requests.cpu", "521m").await;
+    assert_eq!(asked(&running).await, before + 2.0);
+
+    // What it may not charge holds new pods.
+    policies.change("label", json!({ "keys": ["example.com/license"] })).await;
+    team.of_app("db-3", "db", "10m").await;
+    let note = team.until_told("db-3", "NotEvaluated", "held: evaluator label answered").await;
+    assert!(note.contains("not among the keys that this evaluator may charge"), "{note}");
+    policies.change("label", json!({ "keys": null })).await;
+    team.until_released("db-3").await;
+    team.until_used("compute", "requests.cpu", "541m").await;
+
+    // Switched off it is needed for nothing.
+    policies.change("label", json!({ "mode": "Off" })).await;
+    assert_eq!(policies.until_ready("label", "False").await.0, "Off");
+    team.until_used("compute", "requests.cpu", "321m").await;
+    kill(&sidecar).await;
+    team.of_app("db-4", "db", "10m").await;
+    team.until_released("db-4").await;
+
+    // It is not there, and what becomes of pods then is said by the object.
+    policies.change("label", json!({ "mode": "Enforce", "onFailure": "Hold" })).await;
+    let (reason, message) = policies.until_ready("label", "False").await;
+    assert_eq!(reason, "SidecarFails");
+    assert!(message.starts_with("the sidecar is not there: "), "{message}");
+    team.of_app("db-5", "db", "10m").await;
+    team.until_told("db-5", "NotEvaluated", "held: evaluator label is not there: ").await;
+    policies.until_figures("label", 0, 1).await;
+    policies.change("label", json!({ "onFailure": "CountNatively" })).await;
+    team.until_released("db-5").await;
+
+    // Without the object it is asked about all pods again.
+    let _sidecar = start(&bed, &directory, "sidecar-again").await;
+    policies.until_ready("label", "True").await;
+    team.until_used("compute", "requests.cpu", "581m").await;
+    policies.0.delete("label", &kube::api::DeleteParams::default()).await.unwrap();
+    team.until_used("compute", "requests.cpu", "682m").await;
+
+    policies.write("labels", &json!({ "sidecar": {} })).await.unwrap();
+    let (reason, message) = policies.until_ready("labels", "False").await;
+    assert_eq!(reason, "NoSidecar");
+    assert!(message.starts_with("not in force: there is no sidecar labels: name its container"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_shadow_it_says_what_it_would_charge_and_charges_and_holds_nothing() {
+    let bed = idle_bed().await;
+    let (_running, directory) = evaluated(&bed, &[]).await;
+    let (policies, team) = (Rules::of(&bed), Team::plain(&bed, "shadow").await);
+    let policy =
+        json!({ "mode": "Shadow", "podSelector": { "matchLabels": { "app": "db" } }, "sidecar": {} });
+    policies.write("label", &policy).await.unwrap();
+    team.quota("compute", &[("requests.cpu", "1")]).await;
+    let (reason, _) = policies.until_ready("label", "False").await;
+    assert_eq!(reason, "SidecarFails", "it is not there");
+    for (name, app, cpu) in [("db", "db", "200m"), ("web", "web", "100m")] {
+        team.of_app(name, app, cpu).await;
+        team.until_released(name).await;
+    }
+    let _sidecar = start(&bed, &directory, "sidecar").await;
+    let said = async |wanted: (i64, &str)| {
+        let is_said = || async {
+            let status = policies.0.get("label").await.ok()?.status?;
+            let shadow = status.shadow?;
+            let cpu = shadow.total.iter().find(|total| total.key == "cpu")?;
+            ((status.matched?, &*cpu.change.0) == wanted).then_some(())
+        };
+        wait::eventually(SOON, is_said, "what it would charge").await.unwrap();
+    };
+    said((1, "200m")).await;
+    team.of_app("db-2", "db", "50m").await;
+    said((2, "250m")).await;
+    team.until_used("compute", "requests.cpu", "350m").await;
+    // What was said is what is charged.
+    policies.change("label", json!({ "mode": "Enforce" })).await;
+    team.until_used("compute", "requests.cpu", "600m").await;
+    policies.until_figures("label", 2, 0).await;
 }

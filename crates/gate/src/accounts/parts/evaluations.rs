@@ -1,5 +1,6 @@
 //! What evaluators say of pods: the last answer of each, the questions that are open, and why they are.
 
+mod broken;
 mod counts;
 mod questions;
 pub mod rounds;
@@ -12,6 +13,7 @@ use sluice_index::{NamespaceId, push_tightly};
 
 use crate::evaluators::{Content, EvaluatorsConfig, Price};
 use crate::turns::Turns;
+use broken::Broken;
 use counts::Counts;
 use rounds::Rounds;
 
@@ -32,7 +34,7 @@ struct Known {
     asked: u16,
     /// Those that are to be asked now.
     wanted: u16,
-    /// The rules that matched by the last answer.
+    /// Those that matched by the last answer.
     matched: u16,
     /// What Kubernetes counts is in that answer.
     retains: bool,
@@ -57,7 +59,7 @@ struct Open {
     has_turn: bool,
     failures: u32,
     failure: Option<Arc<str>>,
-    /// The rule that has no answer, a bit for each evaluator.
+    /// The one that has no answer, a bit for each evaluator.
     failed_by: u16,
     /// Not to be asked about before (milliseconds); `NEVER`: before something has changed.
     retry_ms: u64,
@@ -126,9 +128,9 @@ pub struct Evaluations {
     moved: Vec<PodId>,
     /// Pods that have to be looked at, since another one went.
     looks: Vec<PodId>,
-    /// Evaluators do not work since (milliseconds).
-    broken_since_ms: Option<u64>,
-    is_native: bool,
+    broken: Broken,
+    /// Those whose pods are counted natively now.
+    native: u16,
     last_serial: u64,
     charges: HashSet<Arc<Charge>>,
     shared_since_sweep: usize,
@@ -180,7 +182,7 @@ impl Evaluations {
             ended,
             last_serial,
             moved,
-            broken_since_ms: self.broken_since_ms,
+            broken: std::mem::take(&mut self.broken),
             ..Self::default()
         };
         revision
@@ -285,9 +287,9 @@ impl Evaluations {
         })
     }
 
-    /// Whether a pod without an answer of these evaluators is charged what Kubernetes counts.
-    pub fn counts_natively(&self, selected: u16) -> bool {
-        self.is_native && self.config().is_some_and(|config| selected & !config.may_fail == 0)
+    /// Whether one of these evaluators is sent the other pods: then the pod is asked about in rounds.
+    pub fn is_in_rounds(&self, selected: u16) -> bool {
+        self.rounds.are_on() && self.config().is_some_and(|config| selected & config.in_rounds != 0)
     }
 
     /// The pod is counted natively. Returns whether it was not before.

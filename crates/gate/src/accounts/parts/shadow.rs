@@ -1,4 +1,4 @@
-//! What rules in the shadow say of pods, and the sums of what they would change.
+//! What evaluators in the shadow say of pods, and the sums of what they would change.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -6,33 +6,35 @@ use std::sync::Arc;
 use sluice_engine::{PodId, QuotaId, QuotaSet, Resource};
 
 use crate::evaluators::Content;
-use crate::shadow::{MOST_SHADOWS, Opinion, ShadowConfig};
+use crate::shadow::{MOST_SHADOWS, Opinion, SaidLater, ShadowConfig};
 
 /// By resource, how much more would be charged, or less (nano-units); none of it is 0.
 pub type Change = BTreeMap<Resource, i128>;
 
-/// What is known of a pod that one of the rules selects.
+/// What is known of a pod that one of them selects.
 #[derive(Debug)]
 struct Known {
     content: Content,
-    /// By the place of the rule; what does not match is left out.
+    /// By the place of the evaluator; what does not match is left out.
     opinions: Vec<(usize, Opinion)>,
-    /// What is summed up of the pod, by the place of the rule.
+    /// Those that are asked later have said this of a pod with this hash.
+    said_of: Option<u128>,
+    /// What is summed up of the pod, by the place of the evaluator.
     counted: Vec<(usize, Standing)>,
 }
 
-/// What the pod is to one rule.
+/// What the pod is to one evaluator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It waits, and would be held.
     Held,
-    /// The rule matches it, and it does not run.
+    /// It matches, and does not run.
     Matched,
     /// It runs, and these quotas would be charged so much more or less for it.
     Changed(Arc<QuotaSet>, Change),
 }
 
-/// The sums of one rule.
+/// The sums of one evaluator.
 #[derive(Debug, Default)]
 pub struct Sums {
     pub matched: usize,
@@ -58,7 +60,6 @@ impl Shadow {
         self.config.is_some()
     }
 
-    #[cfg(test)]
     pub const fn revision(&self) -> u32 {
         self.revision
     }
@@ -74,7 +75,7 @@ impl Shadow {
         revision
     }
 
-    /// The pod was seen with this content. Whether its rules have to be evaluated.
+    /// The pod was seen with this content. Whether its evaluators have to be asked.
     pub fn see(&mut self, id: PodId, content: Content) -> bool {
         if content.revision != self.revision || !self.is_on() {
             return false;
@@ -87,23 +88,44 @@ impl Shadow {
         self.pods.get(&id).is_none_or(|known| known.content != content)
     }
 
-    /// The rules say this of the pod with this content.
+    /// Those that answer at once say this of the pod with this content. What others have said stays until they say something
+    /// else.
     pub fn take(&mut self, id: PodId, content: Content, opinions: Vec<(usize, Opinion)>) {
         if content.revision != self.revision {
             return;
         }
-        let matching = opinions.into_iter().filter(|(_, opinion)| *opinion != Opinion::NoMatch);
-        let opinions = matching.collect();
-        match self.pods.get_mut(&id) {
-            Some(known) => (known.content, known.opinions) = (content, opinions),
-            None => {
-                self.pods.insert(id, Known { content, opinions, counted: Vec::new() });
-            }
-        }
+        let later = self.config().map_or(0, |config| config.later) & content.selected_by;
+        let fresh = Known { content, opinions: Vec::new(), said_of: None, counted: Vec::new() };
+        let known = self.pods.entry(id).or_insert(fresh);
+        known.content = content;
+        known.opinions.retain(|(place, _)| later >> place & 1 == 1);
+        known.opinions.extend(opinions.into_iter().filter(|(_, opinion)| *opinion != Opinion::NoMatch));
         self.note_moved(id);
     }
 
-    /// What the rules say of the pod, by their places.
+    /// Those that are to be asked later about the pod, a bit for each, and its hash; `again`: these about each pod.
+    pub fn to_ask(&self, id: PodId, again: u16) -> Option<(u16, u128)> {
+        let (known, config) = self.pods.get(&id).zip(self.config())?;
+        let is_said = known.said_of == Some(known.content.hash);
+        let asked = config.later & known.content.selected_by & if is_said { again } else { u16::MAX };
+        (asked != 0).then_some((asked, known.content.hash))
+    }
+
+    /// Evaluators that were asked later say this of the pod with this hash.
+    pub fn take_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>, are_all_final: bool) {
+        let Some(known) = self.pods.get_mut(&id).filter(|known| known.content.hash == hash) else { return };
+        known.said_of = are_all_final.then_some(hash);
+        for SaidLater { place, opinion, .. } in said {
+            known.opinions.retain(|(known, _)| *known != place);
+            if opinion != Opinion::NoMatch {
+                known.opinions.push((place, opinion));
+            }
+        }
+        // What was said before may be counted.
+        self.moved.push_back(id);
+    }
+
+    /// What they say of the pod, by their places.
     pub fn opinions(&self, id: PodId) -> &[(usize, Opinion)] {
         self.pods.get(&id).map_or(&[], |known| &known.opinions)
     }
@@ -134,7 +156,7 @@ impl Shadow {
         self.pods.remove(&id);
     }
 
-    /// The pod is counted so from now on, by the place of the rule.
+    /// The pod is counted so from now on, by the place of the evaluator.
     pub fn count(&mut self, id: PodId, standings: Vec<(usize, Standing)>) {
         let Some(known) = self.pods.get_mut(&id) else { return };
         if known.counted == standings {
@@ -153,10 +175,10 @@ impl Shadow {
         }
     }
 
-    /// The sums of each rule.
+    /// The sums of each.
     pub fn sums(&self) -> impl Iterator<Item = (&Arc<str>, &Sums)> {
-        let rules = self.config.iter().flat_map(|config| &config.rules);
-        rules.map(|(name, _)| name).zip(&self.sums)
+        let evaluators = self.config.iter().flat_map(|config| &config.evaluators);
+        evaluators.map(|(name, _)| name).zip(&self.sums)
     }
 }
 

@@ -1,4 +1,4 @@
-//! How many pods each rule matches, and how many are held because it has no answer about them.
+//! How many pods each evaluator matches, and how many are held because it has no answer about them.
 
 use std::sync::Arc;
 
@@ -55,12 +55,12 @@ impl Evaluations {
         }
     }
 
-    /// Of each rule that is in force.
+    /// Of each that is in force.
     pub fn rule_figures(&self) -> Vec<(Arc<str>, RuleFigures)> {
         let Some(config) = self.config() else { return Vec::new() };
         let counts = config.evaluators.iter().zip(&self.counts.0).enumerate();
-        let of_rules = counts.filter(|(at, _)| config.may_fail >> at & 1 == 0);
-        let figures = of_rules.map(|(_, ((name, _), count))| {
+        let asked = counts.filter(|(at, _)| config.idle >> at & 1 == 0);
+        let figures = asked.map(|(_, ((name, _), count))| {
             let Count { matched, held } = *count;
             (Arc::clone(name), RuleFigures { matched, held, shadow: None })
         });

@@ -10,14 +10,12 @@ use super::rounds::Member;
 use super::{Answered, Evaluation, Evaluations, Known, Open, halves};
 use crate::backoff::{backoff_ms, delay_ms};
 use crate::config::Moment;
-use crate::evaluators::{Again, Failed, NotRead, OnFailure, Said};
+use crate::evaluators::{Again, Failed, NotRead, Said};
 
 /// A pod that has no answer is told of after so long (milliseconds).
 const TOLD_MS: u64 = 2_000;
 /// So long a pod that runs keeps its namespace paused (milliseconds).
 const PAUSED_MS: u64 = 30_000;
-/// So long evaluators must not have worked before pods are counted natively (milliseconds).
-const NATIVE_MS: u64 = 10_000;
 /// Of a pod that is not asked about again before something has changed.
 const NEVER: u64 = u64::MAX;
 /// After the first failure a pod is asked about again after so long (milliseconds).
@@ -68,7 +66,7 @@ impl Evaluations {
         let is_answered = self.get(id).is_some_and(|known| {
             known.answered == revision && known.asked == selected && known.last.is_some()
         });
-        let is_known = self.is_read(id);
+        let (is_known, is_in_rounds) = (self.is_read(id), self.is_in_rounds(selected));
         let fresh = Open::new(namespace, selected, is_waiting, now);
         let open = self.open.entry(id).or_insert(fresh);
         if open.is_told && open.is_waiting != is_waiting {
@@ -79,6 +77,8 @@ impl Evaluations {
             // A question that is in flight is about other evaluators.
             (open.selected, open.serial, open.failure, open.retry_ms) = (selected, None, None, 0);
             (open.since_ms, open.has_expired, open.is_again) = (now.mono_ms, false, false);
+            // A turn that it has outside of a round is none any more.
+            open.has_turn &= !is_in_rounds || self.rounds.has_left(namespace, id);
         }
         if !is_waiting && !is_answered {
             self.unanswered.insert((namespace, id));
@@ -87,7 +87,7 @@ impl Evaluations {
             }
         }
         if is_known && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms {
-            if self.rounds.are_on() {
+            if is_in_rounds {
                 open.awaits_round = true;
                 self.rounds.want(namespace);
             } else {
@@ -334,31 +334,29 @@ impl Evaluations {
             }
             self.ask(id, of, is_waiting, now);
         }
-        let is_native = self.config().is_some_and(|it| it.on_failure == OnFailure::CountNatively)
-            && self.broken_since_ms.is_some_and(|since| since + NATIVE_MS <= now.mono_ms);
-        (told, std::mem::replace(&mut self.is_native, is_native) != is_native)
+        let native = self.config().map_or(0, |config| self.broken.native(config, now.mono_ms));
+        (told, std::mem::replace(&mut self.native, native) != native)
     }
 
     /// Of the monotonic clock (milliseconds).
     pub fn next_due_ms(&self) -> Option<u64> {
-        let native = self.broken_since_ms.filter(|_| !self.is_native).map(|since| since + NATIVE_MS);
-        let counts = self.config().is_some_and(|it| it.on_failure == OnFailure::CountNatively);
-        let later = [self.later.next(), self.rounds.next_due_ms(), native.filter(|_| counts)];
+        let native = self.config().and_then(|config| self.broken.next_due_ms(config, self.native));
+        let later = [self.later.next(), self.rounds.next_due_ms(), native];
         later.into_iter().flatten().min()
     }
 
-    /// Evaluators work, or do not. When they work again all that failed are asked about at once. Returns the namespaces
-    /// whose sums are not complete before that is answered: a failure has ended their pause, as at a start before
-    /// the evaluator's.
-    pub fn set_broken(&mut self, is_broken: bool, now: Moment) -> BTreeSet<NamespaceId> {
-        if self.broken_since_ms.is_some() == is_broken {
+    /// These evaluators do not work, a bit for each. What failed is asked about at once when all that are asked work again.
+    /// Returns the namespaces whose sums are not complete before that is answered: a failure has ended their pause, as at
+    /// a start before the evaluator's.
+    pub fn set_broken(&mut self, broken: u16, now: Moment) -> BTreeSet<NamespaceId> {
+        let repaired = self.broken.set(broken, now.mono_ms);
+        if repaired == 0 {
             return BTreeSet::new();
         }
-        self.broken_since_ms = is_broken.then_some(now.mono_ms);
-        if is_broken {
-            return BTreeSet::new();
-        }
-        let may_succeed = |open: &Open| open.failures > 0 && open.retry_ms != NEVER;
+        let may_succeed = |open: &Open| {
+            let is_repaired = open.selected & repaired != 0 && open.selected & broken == 0;
+            is_repaired && open.failures > 0 && open.retry_ms != NEVER
+        };
         let failed: Vec<PodId> =
             self.open.iter().filter(|(_, open)| may_succeed(open)).map(|(id, _)| *id).collect();
         for id in failed {

@@ -249,6 +249,11 @@ impl Rounds {
         self.schedule(namespace);
     }
 
+    /// Whether the pod is still to be answered in the round.
+    pub fn has_left(&self, namespace: NamespaceId, pod: PodId) -> bool {
+        self.namespaces.get(&namespace).is_some_and(|round| round.left.contains(&pod))
+    }
+
     /// Whether the pods that run are to be asked about as well, now.
     pub fn asks_running(&self, namespace: NamespaceId, now_ms: u64) -> bool {
         let round = self.namespaces.get(&namespace);

@@ -1,0 +1,159 @@
+//! Asks the evaluators in the shadow that are not in this process: one namespace after the other, in the background. No pod
+//! waits for them, so they are asked at leisure, and again only about what has changed.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::evaluate::{ANSWERED_IN, read_namespace};
+use super::evaluators::EvaluatorQuestion;
+use super::handle::Gate;
+use super::metrics::Work;
+use super::other_pods::NamespacePods;
+use super::shadow::{AskInShadow, MOST_SHADOWS, Opinion, SaidLater, ShadowConfig};
+
+/// So often it is looked which pods are to be asked about.
+const PACE: Duration = Duration::from_secs(5);
+/// Questions at a time.
+const AT_A_TIME: usize = 8;
+
+/// What was sent of a namespace: its latest version, and how many pods.
+type Sent = HashMap<Arc<str>, (u64, usize)>;
+
+impl Gate {
+    /// Asks the evaluators in the shadow that are asked later, from this call on until `cancel`.
+    pub fn ask_shadows(self, cancel: CancellationToken) -> impl Future<Output = ()> {
+        let mut configs = self.shadow.subscribe();
+        async move {
+            let follow = async {
+                loop {
+                    let (revision, config) = configs.borrow_and_update().clone();
+                    let asking = async {
+                        match config.filter(|config| config.later != 0) {
+                            Some(config) => self.keep_asking(revision, &config).await,
+                            None => std::future::pending().await,
+                        }
+                    };
+                    tokio::select! {
+                        changed = configs.changed() => if changed.is_err() {
+                            return;
+                        },
+                        never = asking => match never {},
+                    }
+                }
+            };
+            cancel.run_until_cancelled(follow).await;
+            // The process goes on with what was said last.
+            cancel.cancelled().await;
+        }
+    }
+
+    async fn keep_asking(&self, revision: u32, config: &Arc<ShadowConfig>) -> Infallible {
+        let mut sent = Sent::new();
+        let mut ticks = interval(PACE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let namespaces = self.state().lock().shadow_namespaces();
+            sent.retain(|known, _| namespaces.contains(known));
+            for namespace in namespaces {
+                let is_sent = sent.get(&namespace).copied();
+                let now = self.ask_in_namespace(&namespace, is_sent, (revision, config)).await;
+                sent.insert(namespace, now);
+            }
+        }
+    }
+
+    /// Returns by which state of the namespace was asked.
+    pub(crate) async fn ask_in_namespace(
+        &self,
+        namespace: &Arc<str>,
+        sent: Option<(u64, usize)>,
+        (revision, config): (u32, &Arc<ShadowConfig>),
+    ) -> (u64, usize) {
+        let (now, pods) = self.locked(Work::Settle, |state, _| {
+            let now = state.pods_of_namespace(namespace);
+            let again = if sent == Some(now) { 0 } else { config.in_rounds };
+            (now, state.to_ask_in_shadow(namespace, again))
+        });
+        if pods.is_empty() {
+            return now;
+        }
+        let unreachable = config.asker.unreachable();
+        let see_others = pods.iter().any(|pod| pod.selected & config.in_rounds & !unreachable != 0);
+        let beside = match (config.other_pods.filter(|_| see_others), self.reader.get()) {
+            (Some(form), Some(reader)) => {
+                let reading = read_namespace(reader, &self.view, namespace, now.0, form);
+                timeout(ANSWERED_IN, reading).await.ok().and_then(Result::ok)
+            }
+            _ => None,
+        };
+        // Who is not sent the other pods although it looks at them would say something else.
+        let unasked = unreachable | if beside.is_none() { config.in_rounds } else { 0 };
+        let asks = pods.into_iter().map(|pod| self.ask_in_shadow(pod, unasked, beside.as_ref(), config));
+        let mut said = futures::stream::iter(asks).buffer_unordered(AT_A_TIME);
+        while let Some((pod, said)) = said.next().await {
+            let are_all_final = said.iter().all(|said| said.is_final);
+            let content = (revision, pod.hash);
+            self.locked(Work::Settle, |state, _| state.on_said_later(&pod.pod, content, said, are_all_final));
+        }
+        // What is said is summed up with what is decided.
+        self.news.notify_one();
+        now
+    }
+
+    async fn ask_in_shadow(
+        &self,
+        pod: AskInShadow,
+        unasked: u16,
+        beside: Option<&NamespacePods>,
+        config: &Arc<ShadowConfig>,
+    ) -> (AskInShadow, Vec<SaidLater>) {
+        let mut said: Vec<SaidLater> = none_of(pod.selected & unasked);
+        let selected = pod.selected & !unasked;
+        if selected == 0 {
+            return (pod, said);
+        }
+        let own = beside.and_then(|pods| pods.own(&pod.pod.uid, pod.hash));
+        let text = match own {
+            Some(text) => Some(text),
+            None => self.text_of(&pod).await,
+        };
+        let Some(pod_json) = text else {
+            said.extend(none_of(selected));
+            return (pod, said);
+        };
+        let question = EvaluatorQuestion {
+            uid: pod.pod.uid.clone(),
+            namespace: (*pod.pod.namespace).into(),
+            hash: pod.hash,
+            pod_json,
+            other_pods: beside.map(|pods| pods.encoded.clone()).unwrap_or_default(),
+            // Those that are enforced do not wait for it.
+            is_waiting: false,
+            native: Arc::clone(&pod.counted),
+            counted: Arc::clone(&pod.counted),
+            selected,
+        };
+        let answers = timeout(ANSWERED_IN, config.asker.ask_later(question)).await;
+        said.extend(answers.unwrap_or_else(|_| none_of(selected)));
+        (pod, said)
+    }
+
+    async fn text_of(&self, pod: &AskInShadow) -> Option<Bytes> {
+        let reader = self.reader.get()?;
+        self.read_text(reader, (&pod.pod.namespace, &pod.pod.name), pod.hash).await.ok()
+    }
+}
+
+/// These have no answer for now.
+fn none_of(selected: u16) -> Vec<SaidLater> {
+    let places = (0..MOST_SHADOWS).filter(|place| selected >> place & 1 == 1);
+    places.map(|place| SaidLater { place, opinion: Opinion::None, is_final: false }).collect()
+}
