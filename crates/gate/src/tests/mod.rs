@@ -12,6 +12,7 @@ mod evaluations_vms;
 mod evaluator;
 mod evaluator_sets;
 mod explain;
+mod lost_records;
 mod machine_growth;
 mod machine_growth_pods;
 mod machine_leaders;
