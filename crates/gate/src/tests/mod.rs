@@ -32,6 +32,7 @@ mod replica;
 mod resizes;
 mod rounds;
 mod rules;
+pub mod safeguards;
 mod scrape;
 mod server;
 mod shadow;
