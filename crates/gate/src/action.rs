@@ -82,11 +82,12 @@ pub enum RecordedIn {
     Status(Version),
     /// In the charge of a cluster quota, if that is this object in this version.
     Charge(ChargeObject),
-    /// There is no charge of the cluster quota: it is created, and nothing recorded yet. Unless the quota `is_shown`, its
+    /// There is no charge of the cluster quota: it is created, and nothing recorded yet. If the quota is `unshown`, its
     /// status is written before: so a charge that is missing beside a status has been deleted.
     NewCharge {
-        /// Whether the quota has a status.
-        is_shown: bool,
+        /// The version of the quota in which its status shows nothing. It is shown in just this version: then no charge was
+        /// recorded before. `None`: it is shown already.
+        unshown: Option<Version>,
     },
 }
 
@@ -121,6 +122,18 @@ pub struct Record {
     pub machines_since: i64,
     /// Since when pods are not limited; of use while there are some that are not.
     pub unenforced_since: i64,
+}
+
+impl Record {
+    /// Whether the object that records charges is created, and nothing recorded.
+    pub(super) const fn is_new(&self) -> bool {
+        matches!(self.object, RecordedIn::NewCharge { .. })
+    }
+
+    /// Whether no charge was recorded before this one, if it is done.
+    pub(super) const fn is_first(&self) -> bool {
+        matches!(self.object, RecordedIn::NewCharge { unshown: Some(_) })
+    }
 }
 
 /// See [`Action::Release`] and [`Action::Read`].

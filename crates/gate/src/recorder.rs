@@ -170,6 +170,11 @@ impl Recorder {
         self.writes.unrecorded(id)
     }
 
+    /// Whether a request is under way that creates the record of the quota.
+    pub fn is_creating(&self, id: QuotaId) -> bool {
+        self.writes.is_creating(id)
+    }
+
     /// Whether this process made the charge that was recorded with this `status.charges`.
     pub fn made(&self, charges: i64) -> bool {
         self.writes.made(charges)

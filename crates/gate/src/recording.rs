@@ -35,9 +35,13 @@ impl Apply {
                 let body = charge_object(record, object, &self.namespace);
                 self.update::<ClusterQuotaChargeWire>(at, &body).await.map(RecordedObject::Charge)
             }
-            RecordedIn::NewCharge { is_shown } => {
-                if !is_shown && let Err(error) = self.show(record).await {
-                    return refusal(error);
+            RecordedIn::NewCharge { unshown } => {
+                if let Some(version) = *unshown
+                    && let Err(error) = self.show(record, version).await
+                {
+                    // The watch is about to show another version, perhaps one with a status.
+                    let has_changed = classify(&error) == Failure::Conflict;
+                    return if has_changed { Answer::Busy(None) } else { refusal(error) };
                 }
                 let at = At { plural: names::CLUSTER_QUOTA_CHARGES, path: &charges, name: &charge };
                 let body = new_charge(record, &self.namespace);
@@ -67,10 +71,10 @@ impl Apply {
         }
     }
 
-    /// Shows the limits of a cluster quota for the first time.
-    async fn show(&self, record: &Record) -> kube::Result<()> {
+    /// Shows the limits of a cluster quota for the first time, if it has this version.
+    async fn show(&self, record: &Record, version: Version) -> kube::Result<()> {
         let quotas = Request::new(ApplicationAwareClusterResourceQuota::url_path(&(), None));
-        let patch = first_status(record);
+        let patch = first_status(record, version);
         let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
         let request = quotas.patch_subresource("status", record.name.name(), &params, &patch);
         let write = self.send::<Value>(request);
@@ -169,10 +173,10 @@ fn charge(record: &Record, namespace: &str, mut metadata: Value, status: Value) 
     })
 }
 
-fn first_status(record: &Record) -> Value {
+fn first_status(record: &Record, version: Version) -> Value {
     let target = &record.target;
     json!({
-        "metadata": { "uid": record.uid.to_string() },
+        "metadata": { "uid": record.uid.to_string(), "resourceVersion": version.precondition() },
         "status": { "total": { "hard": texts(&target.hard), "used": texts(&target.used) } },
     })
 }

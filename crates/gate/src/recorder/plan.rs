@@ -102,7 +102,7 @@ fn recorded_in(quota: &QuotaRecord) -> RecordedIn {
         None => RecordedIn::Status(quota.version),
         Some(cluster) => match &cluster.charge {
             Some(object) => RecordedIn::Charge(object.clone()),
-            None => RecordedIn::NewCharge { is_shown: cluster.is_shown },
+            None => RecordedIn::NewCharge { unshown: (!cluster.is_shown).then_some(quota.version) },
         },
     }
 }

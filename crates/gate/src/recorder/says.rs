@@ -10,8 +10,7 @@ use crate::explain::HeldTold;
 
 /// Whether the quota's record is what was asked for. What is created records nothing.
 pub fn is_as_written(cluster: &Cluster, asked: &Record) -> bool {
-    let is_new = matches!(asked.object, RecordedIn::NewCharge { .. });
-    let quota = cluster.quotas.get(asked.quota).filter(|_| !is_new);
+    let quota = cluster.quotas.get(asked.quota).filter(|_| !asked.is_new());
     quota.is_none_or(|quota| says(quota, &asked.target, asked.held))
 }
 

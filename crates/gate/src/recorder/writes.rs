@@ -117,6 +117,12 @@ impl StatusWrites {
         self.by_quota.get(&id).is_some_and(|write| write.in_flight.is_some())
     }
 
+    /// Whether the write that is in flight creates the record.
+    pub fn is_creating(&self, id: QuotaId) -> bool {
+        let in_flight = self.by_quota.get(&id).and_then(|write| write.in_flight.as_ref());
+        in_flight.and_then(|it| it.asked.as_ref()).is_some_and(Record::is_new)
+    }
+
     pub fn has_pending(&self, id: QuotaId) -> bool {
         self.by_quota.get(&id).is_some_and(|write| !write.pending.is_empty())
     }

@@ -4,7 +4,7 @@
 //! however many namespaces the quota is about, and what people are shown may be late.
 
 use sluice_engine::{QuotaId, Uid};
-use sluice_index::{AcrqWire, ClusterQuotaChargeWire, QuotaChange, Source};
+use sluice_index::{AcrqWire, ClusterQuotaChargeWire, QuotaChange, QuotaRecord, Source};
 
 use super::{State, uid_of};
 use crate::config::Moment;
@@ -44,7 +44,7 @@ impl State {
             QuotaChange::Added(id) => {
                 self.accounts.open_ledger(&self.cluster, id);
                 self.accounts.reclassify_each(&self.cluster, change.moved, now);
-                self.on_charge_known(id, 0, now);
+                self.on_charge_known(id, 0, true, now);
                 // It may be about no namespace: that is to be said as well.
                 self.recorder.restate(id);
             }
@@ -97,10 +97,11 @@ impl State {
         if let Some(id) = self.cluster.quotas.upsert_charge(wire, by) {
             // Another leader has made it in place of one that is gone, with records that were not seen.
             let object = self.cluster.quotas.get(id).and_then(|quota| quota.cluster()?.charge.as_ref());
+            let is_new = known.is_none();
             if known.is_some_and(|known| object.is_some_and(|object| object.uid != known)) {
                 self.on_charge_lost(id, now);
             }
-            self.on_charge_known(id, before, now);
+            self.on_charge_known(id, before, is_new, now);
             self.on_status_seen(id, &wire.metadata, now);
             self.recorder.restate(id);
         }
@@ -121,12 +122,26 @@ impl State {
         }
     }
 
-    fn on_charge_known(&mut self, id: QuotaId, before: i64, now: Moment) {
-        let is_lost = self.cluster.quotas.get(id).and_then(|quota| quota.cluster());
-        if is_lost.is_some_and(|cluster| cluster.is_shown && cluster.charge.is_none()) {
+    /// `is_new`: the object that records the charges was not known before, or is not there.
+    fn on_charge_known(&mut self, id: QuotaId, before: i64, is_new: bool, now: Moment) {
+        let is_lost = self.cluster.quotas.get(id).is_some_and(QuotaRecord::is_record_lost);
+        // Whether it is the one that this process creates, the answer says.
+        if is_new && is_lost && !self.recorder.is_creating(id) {
             return self.on_charge_lost(id, now);
         }
         self.on_charges_seen(id, before, now);
+    }
+
+    /// The request to create the object that records the charges was answered. If that is `first`, none was recorded before:
+    /// every process shows the quota before it records a charge, and this one was the first to show it. Any other one may
+    /// stand in place of one that is gone, with records that were not seen.
+    pub(super) fn on_creation_answered(&mut self, id: QuotaId, first: Option<&Uid>, now: Moment) {
+        let Some(quota) = self.cluster.quotas.get(id) else { return };
+        let known = quota.cluster().and_then(|cluster| cluster.charge.as_ref()).map(|object| &object.uid);
+        let is_first = first.is_some() && known == first;
+        if !is_first && quota.is_record_lost() {
+            self.on_charge_lost(id, now);
+        }
     }
 
     /// Whatever another leader may have recorded last is not known any more.

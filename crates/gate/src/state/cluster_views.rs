@@ -60,9 +60,14 @@ impl State {
     }
 
     /// The names of a quota's namespaces that there is something else to show of than when this was asked last, or `all` of
-    /// them; those that it does not select any more too. None while its sums are not complete.
+    /// them; those that it does not select any more too. None while its sums are not complete, and before its charges have
+    /// a record: [who records the first one](crate::RecordedIn::NewCharge) shows it first.
     pub fn take_changed_namespaces(&mut self, id: QuotaId, all: bool) -> Option<BTreeSet<Arc<str>>> {
         if self.accounts.is_quota_paused(id) {
+            return None;
+        }
+        let known = self.cluster.quotas.get(id)?;
+        if known.compiled.is_ok() && known.cluster()?.charge.is_none() {
             return None;
         }
         let mut names = self.cluster.quotas.take_moved(id);

@@ -137,6 +137,12 @@ mod tests {
         };
         assert_eq!(shown(&state), ("pods=0".into(), vec!["pods=0".into(), "pods=0".into()], String::new()));
         state.take_changed_clusters();
+        assert_eq!(state.take_changed_namespaces(id, false), None, "it is not shown before it has a record");
+        let record = json!({
+            "metadata": { "name": "1", "uid": "c", "resourceVersion": "2" },
+            "status": { "hard": { "pods": "9" }, "used": { "pods": "0" } },
+        });
+        state.apply_charge(&serde_json::from_value(record).unwrap(), AT);
         assert_eq!(state.take_changed_namespaces(id, false).unwrap().len(), 2, "they were selected");
         let key = Key { namespace: "".into(), name: "q".into() };
         let of_b = ("b".into(), [("services".into(), Quantity::parse("3").unwrap())].into());

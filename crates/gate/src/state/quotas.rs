@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use sluice_engine::QuotaId;
-use sluice_index::{ArqWire, NamespaceId, QuotaChange, Source, Version};
+use sluice_index::{ArqWire, NamespaceId, QuotaChange, QuotaRecord, Source, Version};
 
 use super::{State, uid_of};
 use crate::config::Moment;
@@ -136,11 +136,14 @@ impl State {
     /// found their stages anew. Returns the new handles.
     pub(super) fn renew_quotas(&mut self, quotas: &[QuotaId], now: Moment) -> Vec<QuotaId> {
         self.accounts.keep_what_is_doubted(&self.cluster, now);
-        let (mut renewed, mut namespaces, mut kept) = (Vec::new(), BTreeSet::new(), Vec::new());
+        let (mut renewed, mut namespaces, mut kept, mut lost) = (vec![], BTreeSet::new(), vec![], vec![]);
         for old in quotas.iter().copied() {
             let Some(new) = self.cluster.quotas.renew(old, &mut self.cluster.namespaces) else { continue };
             let is_kept = self.accounts.rename_quota(&self.cluster, old, new);
             kept.extend(is_kept.then_some(new));
+            // The answer is not heard.
+            let is_lost = self.cluster.quotas.get(new).is_some_and(QuotaRecord::is_record_lost);
+            lost.extend((is_lost && self.recorder.is_creating(old)).then_some(new));
             self.recorder.rename_quota(&self.cluster, old, new);
             self.reporter.rename_quota(old, new);
             let of_quota = self.cluster.namespaces_of(new);
@@ -154,6 +157,9 @@ impl State {
         }
         for quota in kept {
             self.keep_recorded(quota, now);
+        }
+        for quota in lost {
+            self.on_charge_lost(quota, now);
         }
         self.accounts.reclassify_each(&self.cluster, namespaces, now);
         self.carry_out();

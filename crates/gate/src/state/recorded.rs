@@ -3,9 +3,9 @@
 use sluice_engine::{QuotaId, Uid};
 use sluice_index::Source;
 
-use super::State;
 use super::quotas::version;
-use crate::action::{Answer, RecordedObject};
+use super::{State, uid_of};
+use crate::action::{Answer, Record, RecordedObject};
 use crate::config::Moment;
 use crate::recorder::{InFlight, is_as_written, is_no_news};
 
@@ -26,6 +26,13 @@ impl State {
         // and will not be seen to end again.
         let cluster = self.cluster.quotas.get(id).and_then(|quota| quota.cluster());
         let may_be_gone = overtaken && cluster.is_some_and(|cluster| cluster.charge.is_none());
+        let is_new = asked.as_ref().is_some_and(Record::is_new);
+        let first = match (&answer, &asked) {
+            (Answer::Done(RecordedObject::Charge(wire)), Some(asked)) if asked.is_first() => {
+                Some(uid_of(&wire.metadata))
+            }
+            _ => None,
+        };
         match answer {
             Answer::Done(object) => {
                 self.recorder.reset_failures(id);
@@ -81,6 +88,9 @@ impl State {
                 };
                 self.recorder.retry_later(id, again, after, now);
             }
+        }
+        if is_new {
+            self.on_creation_answered(id, first.as_ref(), now);
         }
     }
 

@@ -107,10 +107,11 @@ impl Server {
         let is_done = matches!(fault, Fault::None | Fault::AnswerLost);
         match action {
             Action::Record(record) => {
-                if matches!((&record.object, fault), (RecordedIn::NewCharge { is_shown: false }, Fault::Busy))
+                if let (RecordedIn::NewCharge { unshown: Some(version) }, Fault::Busy) =
+                    (&record.object, fault)
                 {
                     // Of two requests the first one is done.
-                    self.show_limits(record);
+                    self.show_limits(record, *version);
                 }
                 let answer = is_done.then(|| self.record(record));
                 Outcome::Recorded(record.quota, record.uid.clone(), reply(answer, fault))

@@ -17,6 +17,7 @@ impl World {
     pub fn calm_down(&mut self) {
         self.resizes.clear();
         self.plugs.clear();
+        self.evaluators.end_silence();
         for _ in 0..150 {
             self.quiet_second();
         }

@@ -7,11 +7,11 @@ use super::server::Kind;
 use super::step::{Step, Trouble, answers, crashes, deliveries, waits};
 use super::world::{SHARED, Setting, TEAM, World};
 
-fn steps(setting: &'static Setting) -> impl Strategy<Value = Vec<Step>> {
+fn step(setting: &'static Setting) -> impl Strategy<Value = Step> {
     let namespaces = u8::try_from(setting.namespaces.len()).unwrap();
     let pod = move || (0..namespaces, 0..setting.pods.min(5));
     let kinds: &[Kind] = &[Kind::Pod, Kind::Quota, Kind::ClusterQuota, Kind::Charge];
-    let step = prop_oneof![
+    prop_oneof![
         8 => (pod(), 1..30u64, 0..2i32).prop_map(|(pod, size, priority)| Step::Create(pod, size * 20, priority)),
         4 => (pod(), 1..30u64).prop_map(|(pod, price)| Step::Relabel(pod, price * 50)),
         2 => pod().prop_map(Step::Delete),
@@ -25,6 +25,22 @@ fn steps(setting: &'static Setting) -> impl Strategy<Value = Vec<Step>> {
         1 => any::<u8>().prop_map(Step::Policy),
         3 => crashes(),
         5 => waits(),
+    ]
+}
+
+fn steps(setting: &'static Setting) -> impl Strategy<Value = Vec<Step>> {
+    proptest::collection::vec(step(setting), 20..250)
+}
+
+/// As [`steps`], with evaluators that are silent about some pods, and with seconds in which everything is delivered and
+/// answered: so it gets to states that single steps in any order hardly get to.
+pub(super) fn steps_that_get_far(setting: &'static Setting) -> impl Strategy<Value = Vec<Step>> {
+    let namespaces = u8::try_from(setting.namespaces.len()).unwrap();
+    let silence = (any::<u8>(), (0..namespaces, 0..setting.pods.min(5)), any::<bool>());
+    let step = prop_oneof![
+        82 => step(setting),
+        2 => silence.prop_map(|(replica, pod, is_silent)| Step::Silence(replica, pod, is_silent)),
+        2 => Just(Step::Calm),
     ];
     proptest::collection::vec(step, 20..250)
 }
@@ -44,7 +60,7 @@ fn run_in_rounds(setting: &'static Setting, trouble: Trouble, steps: &[Step]) {
     end(World::new(setting, trouble).evaluate_in_rounds(), steps);
 }
 
-fn end(mut world: World, steps: &[Step]) {
+pub(super) fn end(mut world: World, steps: &[Step]) {
     for step in steps {
         world.step(step);
     }

@@ -73,6 +73,25 @@ fn a_target_that_was_asked_about_before_its_source_was_seen_goes() {
     assert_eq!((story.held().len(), story.server.used()), (0, "2100m"));
 }
 
+/// Both wait, so both were asked about.
+#[test]
+fn a_vm_takes_the_largest_answer_about_its_launchers() {
+    for prices in [[500, 700], [700, 500]] {
+        let mut story = counting(3000);
+        [SOURCE, TARGET].iter().for_each(|pod| story.server.create_pod(pod, 100, 0));
+        let questions = story.questions(0);
+        assert_eq!(questions.len(), 2);
+        for (question, milli_cpu) in questions.iter().zip(prices) {
+            let answer = super::evaluations::outcome(question, price(milli_cpu));
+            story.state.on_outcome(answer, at(10));
+        }
+        for now in [20, 200, 1_000] {
+            story.questions(now);
+        }
+        assert_eq!((story.held().len(), story.server.used()), (0, "2700m"), "{prices:?}");
+    }
+}
+
 /// The answer about what it has become is outstanding for longer than a request can be under way.
 #[test]
 fn what_was_admitted_stays_charged_until_there_is_an_answer() {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sluice_engine::{Amount, Charge, Resource};
 use sluice_index::Gates;
 
-use super::server::{CPU, Kind, Server, is_gated, pod_milli, uid};
+use super::server::{CPU, Change, Kind, Server, is_gated, pod_milli, uid};
 use super::step::{Fault, Trouble};
 use super::world::World;
 use crate::{
@@ -72,6 +72,14 @@ pub struct Evaluators {
     asked: BTreeMap<usize, (u64, BTreeSet<String>)>,
     /// How often the rules of each replica's evaluator have changed.
     policies: BTreeMap<usize, u64>,
+    /// The least and the most that a pod was charged by any process, by uid: what Kubernetes counts is among it.
+    charged: BTreeMap<String, (u64, u64)>,
+    /// Whether as much may be released above the limits as a leader [may not know](Self::hidden) to be taken.
+    pub hides: bool,
+    /// How long the server's log was when processes began to lead.
+    led: Vec<usize>,
+    /// The replicas whose evaluator answers no question about pods of this name, which is another one in each namespace.
+    silent: BTreeSet<(usize, String)>,
     /// They are sent the other pods of the namespace.
     pub in_rounds: bool,
     /// How long the server's log was when the namespace was read for a round of a replica's life.
@@ -132,6 +140,39 @@ impl Evaluators {
         self.sent.push(Asked { by, namespace, pod, round });
     }
 
+    pub fn silence(&mut self, replica: usize, pod: &str, is_silent: bool) {
+        let about = (replica, pod.to_owned());
+        if is_silent {
+            self.silent.insert(about);
+        } else {
+            self.silent.remove(&about);
+        }
+    }
+
+    /// All questions are answered from now on.
+    pub fn end_silence(&mut self) {
+        self.silent.clear();
+    }
+
+    pub fn takes_over(&mut self, logged: usize) {
+        self.led.push(logged);
+    }
+
+    /// What a leader may not know to be taken: a record has sums alone. Where there is no answer about a pod, what is
+    /// recorded of it is found from what others take, and one that ended may have been charged more than was recorded of it.
+    /// Two may lead.
+    pub fn hidden(&self, server: &Server) -> u64 {
+        if !self.hides {
+            return 0;
+        }
+        let since = self.led.iter().rev().nth(1).copied().unwrap_or_default();
+        let pods = server.log.iter().skip(since).filter(|change| change.kind == Kind::Pod);
+        let has_ended = |change: &&Change| change.is_gone || change.object["status"]["phase"] == "Succeeded";
+        let ended: BTreeSet<&str> = pods.filter(has_ended).map(|change| uid(&change.object)).collect();
+        let charged = ended.iter().filter_map(|pod| self.charged.get(*pod));
+        charged.map(|(least, most)| most - least).sum()
+    }
+
     /// The replica knows nothing of what was answered.
     pub fn forget(&mut self, replica: usize, now_ms: u64) {
         self.asked.insert(replica, (now_ms, BTreeSet::new()));
@@ -188,7 +229,7 @@ impl World {
 
     /// How long the server's log was at the earliest when its objects had this version.
     pub fn state_of(&self, version: u64) -> usize {
-        let is_of = |change: &super::server::Change| {
+        let is_of = |change: &Change| {
             let known = change.object["metadata"]["resourceVersion"].as_str();
             known.and_then(|known| known.parse::<u64>().ok()).is_some_and(|known| known >= version)
         };
@@ -209,11 +250,15 @@ impl World {
         let is_it = |object: &&Value| uid(object) == name && content_of(object) == hash;
         let pods = self.server.log.iter().rev().filter(|change| change.kind == Kind::Pod);
         let found = pods.map(|change| &change.object).find(is_it);
+        let is_silent = self.evaluators.silent.contains(&(replica, question.name.to_string()));
         let answer = match (found, fault) {
-            (Some(object), Fault::None) => {
+            (Some(object), Fault::None) if !is_silent => {
                 let milli_cpu = self.evaluators.price(replica, object);
                 let given = self.evaluators.given.entry((name.clone(), hash)).or_insert(milli_cpu);
                 *given = milli_cpu.min(*given);
+                let native = pod_milli(object);
+                let (least, most) = self.evaluators.charged.entry(name.clone()).or_insert((native, native));
+                (*least, *most) = (milli_cpu.min(*least), milli_cpu.max(*most));
                 if let Some(price) = self.server.prices.as_mut().and_then(|prices| prices.get_mut(&name)) {
                     // A leader may take the pod for this from now on.
                     *price = milli_cpu.min(*price);

@@ -78,6 +78,7 @@ pub(super) fn steps(setting: &'static Setting, trouble: Trouble) -> impl Strateg
         33 => of_watches(setting),
         4 => of_trouble(setting, trouble),
         5 => waits(),
+        2 => Just(Step::Calm),
     ];
     proptest::collection::vec(step, 20..250)
 }

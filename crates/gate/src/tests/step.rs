@@ -19,6 +19,8 @@ pub enum Step {
     Relabel(PodAt, u64),
     /// The evaluator of this replica follows other rules.
     Policy(u8),
+    /// The evaluator of this replica answers no question about pods of this name from now on, or does again.
+    Silence(u8, PodAt, bool),
     /// A client asks for another size, and the API server asks this replica.
     Resize(u8, PodAt, u64),
     /// The API server commits one of the resizes that were allowed, or finds that the pod has changed and asks again.
@@ -50,6 +52,8 @@ pub enum Step {
     Lead(u8),
     /// Milliseconds.
     Wait(u64),
+    /// For a second everything is delivered and answered.
+    Calm,
 }
 
 #[derive(Clone, Copy, Debug)]

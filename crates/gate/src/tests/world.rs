@@ -155,6 +155,7 @@ impl World {
         chosen.is_handed_over = is_handed_over;
         chosen.state.expect_to_lead();
         chosen.catches_up = Some(self.server.log.len());
+        self.evaluators.takes_over(self.server.log.len());
         self.deliver(replica, Kind::Pod, 0);
         self.plan();
     }
@@ -177,6 +178,9 @@ impl World {
         let number = replica + self.replicas.len() * self.lives[replica] as usize;
         let leads = self.replicas[replica].leads;
         self.evaluators.forget(replica, self.now_ms);
+        if leads {
+            self.evaluators.takes_over(self.server.log.len());
+        }
         self.replicas[replica] = Replica::new(number, &self.server, leads, self.moment());
     }
 
@@ -245,6 +249,9 @@ impl World {
                 pod["metadata"]["labels"]["price"] = price.to_string().into();
             }),
             Step::Policy(at) => self.change_policy(process(at)),
+            Step::Silence(at, pod, is_silent) => {
+                self.evaluators.silence(process(at), &setting.pod(pod).2, is_silent);
+            }
             Step::Resize(at, pod, milli_cpu) => self.resize(process(at), &setting.pod(pod), milli_cpu),
             Step::Commit(at) => self.commit(usize::from(at)),
             Step::Label(namespace, is_member) => {
@@ -279,6 +286,7 @@ impl World {
             Step::Crash(at) => self.crash(process(at)),
             Step::Lead(at) => self.lead(process(at)),
             Step::Wait(ms) => self.pass(ms),
+            Step::Calm => self.quiet_second(),
         }
         self.collect_garbage();
         self.plan();
@@ -318,11 +326,12 @@ impl World {
 
     /// What was taken since `before` was there.
     pub fn check_room(&self, before: &[u64]) {
+        let hidden = self.evaluators.hidden(&self.server);
         for ((after, before), (highest, quota)) in
             self.taken().into_iter().zip(before).zip(self.highest.iter().zip(self.setting.quotas))
         {
             assert!(
-                after <= *before.max(highest),
+                after <= (*before.max(highest)).saturating_add(hidden),
                 "{after}m are taken where at most {highest}m may be, of {quota:?}"
             );
         }

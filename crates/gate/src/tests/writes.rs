@@ -1,7 +1,7 @@
 //! What the gate writes and reads by requests, as the server does it.
 
 use serde_json::{Value, json};
-use sluice_index::PodWire;
+use sluice_index::{PodWire, Version};
 
 use super::server::{CPU, Key, Kind, Server, is_gated, key, uid, wire};
 use crate::recording::status;
@@ -31,9 +31,9 @@ impl Server {
                 self.write_status(&charge, record, &uid, version.as_deref())
                     .map(|object| RecordedObject::Charge(wire(object)))
             }
-            RecordedIn::NewCharge { is_shown } => {
-                if !is_shown && !self.show_limits(record) {
-                    return Answer::Refused("not found".to_owned());
+            RecordedIn::NewCharge { unshown } => {
+                if unshown.is_some_and(|version| !self.show_limits(record, version)) {
+                    return Answer::Busy(None);
                 }
                 if let Some(known) = self.get(&charge) {
                     return Answer::Stale(Some(RecordedObject::Charge(wire(known.clone()))));
@@ -69,9 +69,10 @@ impl Server {
         Answer::Done(self.put(key, object))
     }
 
-    /// Shows the limits of a cluster quota for the first time.
-    pub fn show_limits(&mut self, record: &Record) -> bool {
-        let is_asked_for = |key: &Key| uid(&self.objects[key]) == record.uid.to_string();
+    /// Shows the limits of a cluster quota for the first time, if it has this version.
+    pub fn show_limits(&mut self, record: &Record, version: Version) -> bool {
+        let (of_quota, version) = (record.uid.to_string(), version.precondition());
+        let is_asked_for = |key: &Key| is_right(&self.objects[key], &of_quota, version.as_deref());
         let Some(quota) = self.quotas().into_iter().find(is_asked_for) else { return false };
         self.edit(&quota, |quota| quota["status"] = json!({"total": {"hard": {CPU: "1"}}}));
         true

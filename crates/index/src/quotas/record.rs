@@ -104,11 +104,12 @@ impl QuotaRecord {
     }
 
     /// Whether charges may have been recorded of which no object says anything any more: there is none beside a status that
-    /// was shown before the first charge, or it was made anew and nothing is recorded in it yet.
+    /// was shown before the first charge, or nothing is recorded in it yet, as in one that was made anew.
     #[must_use]
     pub fn is_record_lost(&self) -> bool {
         let is_empty = self.recorded.hard == Quantities::default();
-        self.cluster().is_some_and(|cluster| cluster.is_shown && (cluster.charge.is_none() || is_empty))
+        self.cluster()
+            .is_some_and(|cluster| if cluster.charge.is_some() { is_empty } else { cluster.is_shown })
     }
 
     pub(super) fn cluster_mut(&mut self) -> Option<&mut ClusterScope> {

@@ -4,6 +4,7 @@ mod broken;
 mod counts;
 mod questions;
 pub mod rounds;
+mod safeguards;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -310,7 +311,7 @@ impl Evaluations {
 
     /// Whether the pod with this content is asked about.
     pub fn is_open(&self, id: PodId, hash: u128) -> bool {
-        self.open.contains_key(&id) && self.get(id).is_some_and(|known| known.hash == halves(hash))
+        self.open.contains_key(&id) && self.has_content(id, hash)
     }
 
     /// Whether there is to be an answer about the pod.
@@ -337,16 +338,6 @@ impl Evaluations {
 
     pub fn take_moved(&mut self) -> Vec<PodId> {
         std::mem::take(&mut self.moved)
-    }
-
-    /// Whether pods that run in the namespace have to be answered before its sums are complete.
-    pub fn is_pending(&self, namespace: NamespaceId) -> bool {
-        has_any(&self.pending, namespace)
-    }
-
-    /// Whether pods that run in the namespace have no answer.
-    pub fn has_unanswered(&self, namespace: NamespaceId) -> bool {
-        has_any(&self.unanswered, namespace)
     }
 
     pub fn take_ended(&mut self) -> Vec<NamespaceId> {
@@ -391,8 +382,4 @@ impl Evaluations {
 fn halves(hash: u128) -> [u64; 2] {
     let [a, b, c, d, e, f, g, h, rest @ ..] = hash.to_be_bytes();
     [u64::from_be_bytes([a, b, c, d, e, f, g, h]), u64::from_be_bytes(rest)]
-}
-
-fn has_any(pods: &BTreeSet<(NamespaceId, PodId)>, namespace: NamespaceId) -> bool {
-    pods.range((namespace, PodId(0))..=(namespace, PodId(u32::MAX))).next().is_some()
 }

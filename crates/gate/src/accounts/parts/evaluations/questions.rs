@@ -7,7 +7,7 @@ use sluice_engine::PodId;
 use sluice_index::NamespaceId;
 
 use super::rounds::Member;
-use super::{Answered, Evaluation, Evaluations, Known, Open, halves};
+use super::{Answered, Evaluation, Evaluations, Known, Open};
 use crate::backoff::{backoff_ms, delay_ms};
 use crate::config::Moment;
 use crate::evaluators::{Again, Failed, NotRead, Said};
@@ -277,7 +277,7 @@ impl Evaluations {
         }
         (open.serial, open.is_again) = (None, false);
         let (namespace, selected, is_waiting) = (open.namespace, open.selected, open.is_waiting);
-        if self.get(id).is_none_or(|known| known.hash != halves(hash)) {
+        if !self.has_content(id, hash) {
             self.ask(id, (namespace, selected), is_waiting, now);
             return Answered::Dropped;
         }
