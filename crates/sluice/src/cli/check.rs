@@ -55,11 +55,13 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
     let connection = args.cluster.connect().await?;
     let begin = Instant::now();
     loop {
-        let checks = if args.pre {
-            judge::before(&look::before(&connection).await)
-        } else {
-            after(&connection, &args.install_namespace).await
+        let look = async {
+            match args.pre {
+                true => judge::before(&look::before(&connection).await),
+                false => after(&connection, &args.install_namespace).await,
+            }
         };
+        let checks = connection.saying("reading what is checked", look).await;
         let is_good = checks.iter().all(|check| check.state <= State::Warning);
         if is_good || args.wait.is_none_or(|most| begin.elapsed() >= most) {
             say(&checks, args.output.output)?;

@@ -9,10 +9,11 @@ use clap_complete::engine::ArgValueCompleter;
 use jiff::SignedDuration;
 use kube::Client;
 use kube::config::Kubeconfig;
-use sluice_runtime::client::{ClientOptions, Server, connect};
+use sluice_runtime::client::{ClientError, ClientOptions, Server, ServerVersion, connect};
 use sluice_runtime::clock::ServerClock;
 
 use super::completion::NamesOf;
+use crate::progress::{Progress, Say, to_stderr};
 
 /// Flags of kubectl that hold for all commands that read a cluster.
 #[derive(Clone, Debug, clap::Args)]
@@ -68,6 +69,8 @@ pub struct Connection {
     /// Of the flags, or of the context.
     pub namespace: String,
     pub deadline: Duration,
+    /// Where it is said that something takes long.
+    pub say: Say,
     clock: Arc<ServerClock>,
 }
 
@@ -117,7 +120,7 @@ impl ClusterArgs {
         };
         let client = connect(&options).await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-        Ok(Connection { client, namespace, deadline: self.request_timeout, clock })
+        Ok(Connection { client, namespace, deadline: self.request_timeout, say: to_stderr, clock })
     }
 }
 
@@ -127,10 +130,28 @@ impl Connection {
         Self { namespace: namespace.to_owned(), ..self.clone() }
     }
 
+    /// The same for a server, whose people read no standard error.
+    pub fn quiet(self) -> Self {
+        Self { say: |_| {}, ..self }
+    }
+
+    /// Does the work, and says every two seconds what is done.
+    pub async fn saying<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
+        Progress::begin(self.say).while_doing(|| format!("{what} …"), work).await
+    }
+
+    /// The version of the API server.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn version(&self) -> Result<ServerVersion, ClientError> {
+        self.saying("asking the API server for its version", ServerVersion::fetch(&self.client)).await
+    }
+
     /// One to a server of a test.
     #[cfg(test)]
     pub fn of_test(client: Client, deadline: Duration) -> Self {
-        Self { client, namespace: "default".to_owned(), deadline, clock: Arc::default() }
+        Self { client, namespace: "default".to_owned(), deadline, say: to_stderr, clock: Arc::default() }
     }
 
     /// Seconds since the epoch by the clock of the API server that answered last.

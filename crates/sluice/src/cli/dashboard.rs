@@ -17,7 +17,6 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sluice_dashboard::{Asked, Cluster, Drain, DrainRow, Followed, Model, Shared, bind};
 use sluice_gate::plain;
-use sluice_runtime::client::ServerVersion;
 
 use super::cluster::{ClusterArgs, Connection};
 use super::drain_check;
@@ -53,7 +52,8 @@ pub async fn run(args: DashboardArgs) -> anyhow::Result<ExitCode> {
     }
     let connection = args.cluster.connect().await?;
     // Wrong credentials and addresses are told here, and not on a page.
-    ServerVersion::fetch(&connection.client).await.context("could not ask the cluster")?;
+    connection.version().await.context("could not ask the cluster")?;
+    let connection = connection.quiet();
     let page = Shared::new(Model::new(&args.cluster.context_name()));
     let answers = Answers {
         namespaces: Arc::new(Namespaces::new(connection.clone(), page.clone())),

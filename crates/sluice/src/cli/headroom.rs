@@ -182,7 +182,7 @@ pub async fn learn(
         upsert(&mut cluster.policies, lists.all_of_cluster::<HeadroomPolicyWire>().await?.iter().flatten());
     }
     let namespaces = Api::<NamespaceWire>::all(lists.connection.client.clone());
-    if let Some(wire) = lists.get(&namespaces, "namespaces", namespace).await? {
+    if let Some(wire) = lists.get(&namespaces, &format!("namespaces {namespace}"), namespace).await? {
         cluster.namespaces.upsert(&wire);
     }
     upsert(&mut cluster.kubevirts, &world.kubevirts);

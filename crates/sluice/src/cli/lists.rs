@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use k8s_openapi::NamespaceResourceScope;
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectList};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use sluice_runtime::client::with_deadline;
-use sluice_runtime::retry::{Failure, classify};
+use sluice_runtime::retry::{Failure, classify, words};
 use sluice_runtime::watch::Event;
 
 use super::cluster::Connection;
-use crate::progress::{Progress, to_stderr};
+use crate::progress::Progress;
 
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
@@ -26,10 +26,11 @@ pub enum Where<'n> {
 
 /// A list that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("could not list {what}: {source}")]
+#[error("could not list {what}: {}", words(.why))]
 pub struct ListError {
     what: String,
-    source: kube::Error,
+    /// Not its source, for those are printed as they are.
+    why: kube::Error,
 }
 
 /// Lists, and remembers which rights were missing.
@@ -41,7 +42,7 @@ pub struct Lists<'c> {
 
 impl<'c> Lists<'c> {
     pub fn new(connection: &'c Connection) -> Self {
-        Self { connection, missing: BTreeSet::new(), progress: Progress::begin(to_stderr) }
+        Self { connection, missing: BTreeSet::new(), progress: Progress::begin(connection.say) }
     }
 
     /// The verbs and resources that the user may not, each once.
@@ -75,17 +76,29 @@ impl<'c> Lists<'c> {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
-        let resource = match &*K::group(&()) {
-            "" => K::plural(&()).into_owned(),
-            group => format!("{}.{group}", K::plural(&())),
-        };
+        let what = format!("{}{scope}", right(&K::group(&()), &K::plural(&())));
+        self.pages_of(&what, |page| async move { api.list(&page).await }).await
+    }
+
+    /// All objects of a list whose pages are asked for so. `what` is how rights name it, such as `pods in namespace a`.
+    pub async fn pages_of<K, F>(
+        &mut self,
+        what: &str,
+        ask: impl Fn(ListParams) -> F,
+    ) -> Result<Option<Vec<K>>, ListError>
+    where
+        K: Clone,
+        F: Future<Output = kube::Result<ObjectList<K>>>,
+    {
         let mut all = Vec::new();
         let mut next = None::<String>;
         loop {
             // Served from the watch cache where it can be: what is a moment old is good enough, and it costs least.
             let mut page = ListParams::default().limit(PAGE);
             page.continue_token = next.take();
-            match with_deadline(self.connection.deadline, api.list(&page)).await {
+            let so_far = all.len();
+            let request = with_deadline(self.connection.deadline, ask(page.clone()));
+            match self.progress.while_doing(|| format!("{so_far} {what} read …"), request).await {
                 Ok(list) => {
                     all.extend(list.items);
                     next = list.metadata.continue_.filter(|token| !token.is_empty());
@@ -98,15 +111,14 @@ impl<'c> Lists<'c> {
                 Err(error) => {
                     return match classify(&error) {
                         Failure::Forbidden => {
-                            self.missing.insert(format!("list {resource}{scope}"));
+                            self.missing.insert(format!("list {what}"));
                             Ok(None)
                         }
                         Failure::NotFound => Ok(Some(Vec::new())),
-                        _ => Err(ListError { what: format!("{resource}{scope}"), source: error }),
+                        _ => Err(ListError { what: what.to_owned(), why: error }),
                     };
                 }
             }
-            self.progress.say(|| format!("{} {resource} read{scope}", all.len()));
             if next.is_none() {
                 return Ok(Some(all));
             }
@@ -114,23 +126,29 @@ impl<'c> Lists<'c> {
     }
 
     /// One object; `Ok(None)`: there is none, or it may not be read, which is noted.
-    /// `resource` is how rights name the kind, such as `namespaces`.
-    pub async fn get<K>(&mut self, api: &Api<K>, resource: &str, name: &str) -> Result<Option<K>, ListError>
+    /// `what` is how rights name it, such as `namespaces a`.
+    pub async fn get<K>(&mut self, api: &Api<K>, what: &str, name: &str) -> Result<Option<K>, ListError>
     where
         K: Clone + DeserializeOwned + Debug,
     {
-        match with_deadline(self.connection.deadline, api.get(name)).await {
+        let request = with_deadline(self.connection.deadline, api.get(name));
+        match self.progress.while_doing(|| format!("reading {what} …"), request).await {
             Ok(object) => Ok(Some(object)),
             Err(error) => match classify(&error) {
                 Failure::NotFound => Ok(None),
                 Failure::Forbidden => {
-                    self.missing.insert(format!("get {resource} {name}"));
+                    self.missing.insert(format!("get {what}"));
                     Ok(None)
                 }
-                _ => Err(ListError { what: name.to_owned(), source: error }),
+                _ => Err(ListError { what: what.to_owned(), why: error }),
             },
         }
     }
+}
+
+/// How rights name a resource.
+pub fn right(group: &str, plural: &str) -> String {
+    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
 
 /// Feeds a list as a watch does.
@@ -141,3 +159,6 @@ pub fn feed<K: Clone>(objects: &[K], mut on: impl FnMut(&Event<K>)) {
     }
     on(&Event::InitDone);
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,6 @@ use sluice_index::{
     NamespaceWire, PodWire, PodWithText, VmiWire, VmimWire, Watched as _,
 };
 use sluice_manifests::default_exempt_namespaces;
-use sluice_runtime::client::ServerVersion;
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::watch::WatchHealth;
 
@@ -112,7 +111,7 @@ impl World {
         let mut assumed = Vec::new();
         let place = Where::Namespace(name);
         let api = Api::<NamespaceWire>::all(connection.client.clone());
-        read.namespaces = lists.get(&api, "namespaces", name).await?.into_iter().collect();
+        read.namespaces = lists.get(&api, &format!("namespaces {name}"), name).await?.into_iter().collect();
         let knows_pods = kept.pods.is_some();
         read.pods = kept.pods.unwrap_or_default();
         read.quotas = kept.quotas.unwrap_or_default();
@@ -160,7 +159,7 @@ impl World {
         only: Option<&str>,
         knows_pods: bool,
     ) -> anyhow::Result<Self> {
-        let version = ServerVersion::fetch(&connection.client).await?;
+        let version = connection.version().await?;
         let now = connection.now();
         prepare(&mut read, only);
         let begin = Instant::now();

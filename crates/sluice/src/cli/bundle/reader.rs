@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use super::tail::Tail;
 use crate::cli::cluster::Connection;
+use crate::progress::Progress;
 
 /// After so many requests in a row without an answer no further one is sent.
 const MOST_SILENT: u32 = 3;
@@ -211,12 +212,6 @@ pub fn requests(kind: &Kind, namespace: Option<&str>) -> Requests {
 
 /// Does the work, and says every two seconds what is done.
 pub async fn while_saying<T>(reader: &Reader<'_>, work: impl Future<Output = T>) -> T {
-    let mut progress = crate::progress::Progress::begin(crate::progress::to_stderr);
-    let mut work = std::pin::pin!(work);
-    loop {
-        match tokio::time::timeout(crate::progress::QUIET, &mut work).await {
-            Ok(done) => return done,
-            Err(_) => progress.say(|| format!("{} …", reader.doing())),
-        }
-    }
+    let mut progress = Progress::begin(reader.connection.say);
+    progress.while_doing(|| format!("{} …", reader.doing()), work).await
 }

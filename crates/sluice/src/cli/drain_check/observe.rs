@@ -4,25 +4,24 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectList};
 use serde_json::Value;
 use sluice_engine::headroom::NativeQuota;
 use sluice_engine::{Amount, Resource};
 use sluice_gate::State;
 use sluice_index::QuotaScope;
-use sluice_runtime::client::with_deadline;
 
 use super::predicted::{Machine, Observed, Own};
 use crate::cli::cluster::Connection;
 use crate::cli::headroom::{learn, learn_sharers, unproven};
-use crate::cli::lists::Lists;
+use crate::cli::lists::{ListError, Lists, right};
 use crate::cli::world::World;
 
 /// The VMs of a node and what their quotas depend on, and the rights that were missing.
 pub(super) async fn observe(connection: &Connection, node: &str) -> anyhow::Result<(Observed, Vec<String>)> {
-    let machines = on_node(connection, node).await?;
-    let namespaces: BTreeSet<&str> = machines.iter().map(|machine| &*machine.namespace).collect();
     let (mut lists, mut missing) = (Lists::new(connection), BTreeSet::new());
+    let machines = on_node(&mut lists, node).await?;
+    let namespaces: BTreeSet<&str> = machines.iter().map(|machine| &*machine.namespace).collect();
     let mut observed = Observed { now: connection.now(), ..Observed::default() };
     let mut told = None;
     for namespace in &namespaces {
@@ -79,31 +78,31 @@ fn own(state: &State, namespace: &str) -> Option<Vec<Own>> {
 }
 
 /// The VMs that run on a node.
-async fn on_node(connection: &Connection, node: &str) -> anyhow::Result<Vec<Machine>> {
+async fn on_node(lists: &mut Lists<'_>, node: &str) -> Result<Vec<Machine>, ListError> {
     let resource =
         ApiResource::from_gvk(&GroupVersionKind::gvk("kubevirt.io", "v1", "VirtualMachineInstance"));
-    let api: Api<DynamicObject> = Api::all_with(connection.client.clone(), &resource);
-    let (mut found, mut params) = (Vec::new(), ListParams::default().limit(500));
-    loop {
-        let list = with_deadline(connection.deadline, api.list(&params)).await?;
-        let is_here =
-            |vmi: &&DynamicObject| vmi.data.pointer("/status/nodeName").and_then(Value::as_str) == Some(node);
-        found.extend(list.items.iter().filter(is_here).map(|vmi| {
-            let conditions = vmi.data.pointer("/status/conditions").and_then(Value::as_array);
-            let cannot = conditions.into_iter().flatten().any(|condition| {
-                condition.get("type").is_some_and(|kind| kind == "LiveMigratable")
-                    && condition.get("status").is_some_and(|status| status == "False")
-            });
-            let metadata = &vmi.metadata;
-            Machine {
-                namespace: metadata.namespace.clone().unwrap_or_default(),
-                name: metadata.name.clone().unwrap_or_default(),
-                can_migrate: !cannot,
-            }
-        }));
-        params.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
-        if params.continue_token.is_none() {
-            return Ok(found);
-        }
-    }
+    let api: Api<DynamicObject> = Api::all_with(lists.connection.client.clone(), &resource);
+    let api = &api;
+    // Of VMs of other nodes nothing is kept.
+    let page = |page: ListParams| async move {
+        let list = api.list(&page).await?;
+        let items = list.items.iter().filter_map(|vmi| machine(vmi, node)).collect();
+        Ok(ObjectList { types: list.types, metadata: list.metadata, items })
+    };
+    Ok(lists.pages_of(&right(&resource.group, &resource.plural), page).await?.unwrap_or_default())
+}
+
+/// A VM, if it runs on the node.
+fn machine(vmi: &DynamicObject, node: &str) -> Option<Machine> {
+    vmi.data.pointer("/status/nodeName").and_then(Value::as_str).filter(|name| *name == node)?;
+    let conditions = vmi.data.pointer("/status/conditions").and_then(Value::as_array);
+    let cannot = conditions.into_iter().flatten().any(|condition| {
+        condition.get("type").is_some_and(|kind| kind == "LiveMigratable")
+            && condition.get("status").is_some_and(|status| status == "False")
+    });
+    Some(Machine {
+        namespace: vmi.metadata.namespace.clone().unwrap_or_default(),
+        name: vmi.metadata.name.clone().unwrap_or_default(),
+        can_migrate: !cannot,
+    })
 }

@@ -6,7 +6,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::Value;
 use sluice_api::{QuotaReview, QuotaReviewSpec, QuotaReviewStatus, names};
-use sluice_runtime::client::{DeadlineExceeded, ServerVersion, with_deadline};
+use sluice_runtime::client::{DeadlineExceeded, with_deadline};
 use sluice_runtime::retry::{Failure, classify};
 use tokio::time::Instant;
 
@@ -39,7 +39,7 @@ pub(super) async fn ask(
 ) -> anyhow::Result<Result<Live, Option<String>>> {
     let Some(spec) = spec(kind, name) else { return Ok(Err(None)) };
     // Whatever has to be done to be let in at all is done with this request, and takes nothing of the leader's time.
-    ServerVersion::fetch(&connection.client).await?;
+    connection.version().await?;
     let api: Api<QuotaReview> = Api::namespaced(connection.client.clone(), &connection.namespace);
     let mut review = QuotaReview::new("", spec);
     review.metadata.name = None;
