@@ -1,8 +1,9 @@
 //! `sluice why` and its neighbours on a real control plane: what holds a pod, by the rights of who asks, and with no leader.
 
 use std::process::Output;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures::{StreamExt as _, stream};
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
@@ -179,14 +180,16 @@ async fn a_held_pod_is_explained_with_no_process_of_sluice_alive() {
     let team = Team::plain(&bed, "why-alone").await;
     let name = team.namespace.name.as_str();
     team.quota("compute", &[("pods", "0")]).await;
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "held" },
-        "spec": {
-            "schedulingGates": [{ "name": names::GATE }],
-            "containers": [{ "name": "main", "image": "none" }],
-        },
-    });
-    let created = team.create(&pod).await;
+    let pod = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+            "spec": {
+                "schedulingGates": [{ "name": names::GATE }],
+                "containers": [{ "name": "main", "image": "none" }],
+            },
+        })
+    };
+    let created = team.create(&pod("held")).await;
     assert!(created.is_ok(), "{created:?}");
     let label = [json!({ "apiVersion": "v1", "kind": "Namespace",
         "metadata": { "name": name, "labels": { names::TARGET_LABEL: "" } } })];
@@ -203,4 +206,22 @@ async fn a_held_pod_is_explained_with_no_process_of_sluice_alive() {
     assert!(text.contains(&format!("  Source: recomputed from lists; {why}.\n")), "{text}");
     let (text, _) = said(&bed, 3, &["check"]).await;
     assert!(text.contains("failed   sluice-controller"), "{text}");
+
+    let others = stream::iter(1..MANY).map(|number| {
+        let (team, other) = (&team, pod(&format!("other-{number:04}")));
+        async move { assert!(team.create(&other).await.is_ok(), "{number}") }
+    });
+    others.buffer_unordered(32).collect::<()>().await;
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let begin = Instant::now();
+        let (text, _) = said(&bed, 3, &["why", "pod", "held", "-n", name]).await;
+        best = best.min(begin.elapsed());
+        assert!(text.contains("held can never go"), "{text}");
+    }
+    eprintln!("of {MANY} pods that wait one is explained without a leader in {best:?}");
+    assert!(best <= Duration::from_secs(2), "{best:?}");
 }
+
+/// Pods of a namespace that are all read where no leader answers.
+const MANY: usize = 3_000;
