@@ -100,11 +100,11 @@ pub enum ClientError {
     #[error("cannot use proxy {0}: use one of http://host:port and socks5://host:port")]
     Proxy(String),
     /// TLS material or credentials cannot be used.
-    #[error("cannot build the client: {0}")]
-    Build(#[source] kube::Error),
+    #[error("cannot build the client: {}", crate::retry::words(.0))]
+    Build(kube::Error),
     /// The server did not answer or its version cannot be read.
-    #[error("cannot read the API server's version: {0}")]
-    Version(#[source] kube::Error),
+    #[error("cannot read the API server's version: {}", crate::retry::words(.0))]
+    Version(kube::Error),
 }
 
 /// Makes aws-lc-rs the process-wide TLS provider. Call it first in `main`; a second call changes nothing.
