@@ -43,8 +43,51 @@ pub struct ClientOptions {
     pub impersonate_uid: Option<String>,
     /// One API server, instead of the address that stands for all of them.
     pub server: Option<Server>,
+    /// How TLS is done, in place of what the kubeconfig says.
+    pub tls: TlsOptions,
+    /// Limit for each request until its answer begins; `None`: what each call has.
+    pub request_timeout: Option<Duration>,
     /// Told of the date of each answer.
     pub clock: Option<Arc<ServerClock>>,
+}
+
+/// What kubectl's flags about TLS say (`k8s.io/cli-runtime/pkg/genericclioptions/config_flags.go`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// The server's certificate is not checked (`--insecure-skip-tls-verify`).
+    pub insecure: bool,
+    /// File of the authorities that may have signed it (`--certificate-authority`).
+    pub authority: Option<PathBuf>,
+    /// File of the client's certificate (`--client-certificate`).
+    pub certificate: Option<PathBuf>,
+    /// File of its key (`--client-key`).
+    pub key: Option<PathBuf>,
+    /// The name that the server's certificate is for (`--tls-server-name`).
+    pub server_name: Option<String>,
+}
+
+impl TlsOptions {
+    fn apply(&self, config: &mut Config) {
+        let text = |path: &PathBuf| Some(path.display().to_string());
+        if self.insecure {
+            config.accept_invalid_certs = true;
+        }
+        if let Some(path) = &self.authority {
+            config.root_cert = None;
+            config.root_cert_file = Some(path.clone());
+        }
+        if let Some(path) = &self.certificate {
+            config.auth_info.client_certificate = text(path);
+            config.auth_info.client_certificate_data = None;
+        }
+        if let Some(path) = &self.key {
+            config.auth_info.client_key = text(path);
+            config.auth_info.client_key_data = None;
+        }
+        if self.server_name.is_some() {
+            config.tls_server_name.clone_from(&self.server_name);
+        }
+    }
 }
 
 /// One of the API servers of a cluster.
@@ -70,6 +113,8 @@ impl Default for ClientOptions {
             impersonate_groups: Vec::new(),
             impersonate_uid: None,
             server: None,
+            tls: TlsOptions::default(),
+            request_timeout: None,
             clock: None,
         }
     }
@@ -100,11 +145,11 @@ pub enum ClientError {
     #[error("cannot use proxy {0}: use one of http://host:port and socks5://host:port")]
     Proxy(String),
     /// TLS material or credentials cannot be used.
-    #[error("cannot build the client: {0}")]
-    Build(#[source] kube::Error),
+    #[error("cannot build the client: {}", crate::retry::words(.0))]
+    Build(kube::Error),
     /// The server did not answer or its version cannot be read.
-    #[error("cannot read the API server's version: {0}")]
-    Version(#[source] kube::Error),
+    #[error("cannot read the API server's version: {}", crate::retry::words(.0))]
+    Version(kube::Error),
 }
 
 /// Makes aws-lc-rs the process-wide TLS provider. Call it first in `main`; a second call changes nothing.
@@ -158,6 +203,7 @@ pub fn client_from(mut config: Config, options: &ClientOptions) -> Result<Client
         config.cluster_url = server.url.clone();
         config.tls_server_name = server.tls_name.clone();
     }
+    options.tls.apply(&mut config);
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -184,7 +230,7 @@ where
     let wire = hyper_util::client::legacy::Builder::new(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .build::<_, Body>(https);
-    let clock = options.clock.clone();
+    let (clock, limit) = (options.clock.clone(), options.request_timeout);
     let service = ServiceBuilder::new()
         .layer(MapResponseLayer::new(keep_retry_after))
         .layer(config.base_uri_layer())
@@ -197,8 +243,22 @@ where
             response
         })
         .map_err(BoxError::from)
+        .map_future(move |call| within(limit, call))
         .service(wire);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+async fn within<T, E: Into<BoxError>>(
+    limit: Option<Duration>,
+    call: impl Future<Output = Result<T, E>>,
+) -> Result<T, BoxError> {
+    match limit {
+        None => call.await.map_err(Into::into),
+        Some(limit) => match tokio::time::timeout(limit, call).await {
+            Ok(answer) => answer.map_err(Into::into),
+            Err(_) => Err(Box::new(DeadlineExceeded(limit))),
+        },
+    }
 }
 
 async fn load(options: &ClientOptions) -> Result<Config, ClientError> {

@@ -3,6 +3,7 @@
 
 pub mod bundle;
 pub mod check;
+pub mod cluster;
 pub mod completion;
 pub mod dashboard;
 pub mod drain_check;
@@ -10,7 +11,6 @@ pub mod list;
 pub mod top;
 pub mod why;
 
-mod cluster;
 mod evaluated;
 mod headroom;
 mod lists;

@@ -4,16 +4,16 @@ mod offline;
 mod target;
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use sluice_api::{DEFAULT_PAUSE_RATE, HIGHEST_PAUSE_RATE, LONGEST_PAUSE, names};
-use sluice_runtime::client::{ClientOptions, connect};
+use sluice_runtime::client::connect;
 use sluice_runtime::clock::ServerClock;
 
+use crate::cli::cluster::WayArgs;
 use crate::requests::RequestError;
 use offline::Released;
 use target::{Order, Target};
@@ -27,7 +27,7 @@ const LEFT: u8 = 3;
 #[derive(Debug, clap::Args)]
 pub struct PauseArgs {
     #[command(flatten)]
-    cluster: ClusterArgs,
+    cluster: WayArgs,
     #[command(flatten)]
     scope: ScopeArgs,
     /// How long: 30m, 2h, 1h30m; at most 24h
@@ -49,20 +49,9 @@ pub struct PauseArgs {
 #[derive(Debug, clap::Args)]
 pub struct ResumeArgs {
     #[command(flatten)]
-    cluster: ClusterArgs,
+    cluster: WayArgs,
     #[command(flatten)]
     scope: ScopeArgs,
-}
-
-/// The cluster that is meant.
-#[derive(Debug, clap::Args)]
-struct ClusterArgs {
-    /// Kubeconfig file; without it, the in-cluster environment or the usual places
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Context in the kubeconfig; without it, its current one
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
 }
 
 /// The namespaces that are meant.
@@ -77,18 +66,9 @@ struct ScopeArgs {
     all: bool,
 }
 
-impl ClusterArgs {
-    async fn connect(&self) -> anyhow::Result<(Client, Arc<ServerClock>)> {
-        let clock = Arc::new(ServerClock::default());
-        let options = ClientOptions {
-            kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
-            user_agent: format!("{}/{}", names::PAUSE, env!("CARGO_PKG_VERSION")),
-            clock: Some(Arc::clone(&clock)),
-            ..ClientOptions::default()
-        };
-        Ok((connect(&options).await?, clock))
-    }
+async fn connected(cluster: &WayArgs) -> anyhow::Result<(Client, Arc<ServerClock>)> {
+    let clock = Arc::new(ServerClock::default());
+    Ok((connect(&cluster.options(names::PAUSE, &clock)?).await?, clock))
 }
 
 fn duration(text: &str) -> Result<SignedDuration, String> {
@@ -102,7 +82,7 @@ fn duration(text: &str) -> Result<SignedDuration, String> {
 /// # Errors
 /// When the cluster cannot be read or written, or a right is missing.
 pub async fn run(args: PauseArgs) -> anyhow::Result<ExitCode> {
-    let (client, clock) = args.cluster.connect().await?;
+    let (client, clock) = connected(&args.cluster).await?;
     let scope = &args.scope;
     let namespaces = (!scope.all).then_some(scope.namespaces.as_slice());
     let waiting = offline::held(&client, namespaces).await?.len();
@@ -160,7 +140,7 @@ fn failed<'e>(errors: impl IntoIterator<Item = &'e RequestError>) -> ExitCode {
 /// # Errors
 /// When the cluster cannot be read. What cannot be written is printed, after all others were.
 pub async fn resume(args: ResumeArgs) -> anyhow::Result<ExitCode> {
-    let (client, clock) = args.cluster.connect().await?;
+    let (client, clock) = connected(&args.cluster).await?;
     let is_all = args.scope.all;
     let targets = if is_all {
         target::paused(&client).await?

@@ -12,7 +12,6 @@ mod restore;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -22,6 +21,7 @@ use sluice_manifests::uninstall::{Found, ObjectName, Seen, Step, Wish, plan};
 use sluice_runtime::client::{ClientOptions, connect};
 use sluice_runtime::clock::ServerClock;
 
+use crate::cli::cluster::WayArgs;
 use crate::output::Output;
 use crate::progress::{Say, to_stderr};
 pub(crate) use apply::Removal;
@@ -39,12 +39,8 @@ const ROUNDS: usize = 4;
 /// Flags of `sluice uninstall`.
 #[derive(Debug, clap::Args)]
 pub struct UninstallArgs {
-    /// Kubeconfig file; without it, the in-cluster environment or the usual places
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Context in the kubeconfig; without it, its current one
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    cluster: WayArgs,
     /// Namespace of the installation
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = names::INSTALL_NAMESPACE)]
     namespace: String,
@@ -95,13 +91,7 @@ impl UninstallArgs {
 pub async fn run(args: UninstallArgs) -> anyhow::Result<ExitCode> {
     let wish = args.wish();
     let clock = Arc::new(ServerClock::default());
-    let options = ClientOptions {
-        kubeconfig: args.kubeconfig.clone(),
-        context: args.context.clone(),
-        user_agent: format!("{}/{}", names::UNINSTALL, env!("CARGO_PKG_VERSION")),
-        clock: Some(Arc::clone(&clock)),
-        ..ClientOptions::default()
-    };
+    let options = args.cluster.options(names::UNINSTALL, &clock)?;
     let client = connect(&options).await?;
     let seen = observe::observe(&client, &args.namespace, &wish).await?;
     let mut report = Report::new(&args.namespace, args.dry_run || args.is_unsure());
@@ -110,8 +100,13 @@ pub async fn run(args: UninstallArgs) -> anyhow::Result<ExitCode> {
         foresee(&client, &seen, &wish, &mut report).await;
     } else if seen.blocking().next().is_none() {
         check_rights(&client, &seen, &wish).await?;
-        let as_quota_controller =
-            ClientOptions { impersonate: Some(names::quota_controller_username()), ..options };
+        // Without what --as says beside the name: the groups of somebody else are not this one's.
+        let as_quota_controller = ClientOptions {
+            impersonate: Some(names::quota_controller_username()),
+            impersonate_groups: Vec::new(),
+            impersonate_uid: None,
+            ..options
+        };
         let impersonating = connect(&as_quota_controller).await?;
         outcome = remove(client, (impersonating, clock), seen, &wish, &mut report).await;
     } else {

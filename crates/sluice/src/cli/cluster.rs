@@ -9,7 +9,7 @@ use clap_complete::engine::ArgValueCompleter;
 use jiff::SignedDuration;
 use kube::Client;
 use kube::config::Kubeconfig;
-use sluice_runtime::client::{ClientError, ClientOptions, Server, ServerVersion, connect};
+use sluice_runtime::client::{ClientError, ClientOptions, Server, ServerVersion, TlsOptions, connect};
 use sluice_runtime::clock::ServerClock;
 
 use super::completion::NamesOf;
@@ -19,7 +19,18 @@ use crate::progress::{Progress, Say, to_stderr};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
-    /// Kubeconfig file; without it KUBECONFIG or the usual places
+    /// Namespace; without it that of the context
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(NamesOf::Namespaces))]
+    pub namespace: Option<String>,
+    #[command(flatten)]
+    way: WayArgs,
+}
+
+/// Flags of kubectl that say which cluster, and by whose rights.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct WayArgs {
+    /// Kubeconfig file; without it the environment of a pod, KUBECONFIG or the usual place
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Context in the kubeconfig; without it, its current one
@@ -35,14 +46,23 @@ pub struct ClusterArgs {
     #[arg(short, long, value_name = "URL")]
     server: Option<http::Uri>,
     /// Name that its certificate is for, where that is not the host of the address
-    #[arg(long, value_name = "NAME", requires = "server")]
+    #[arg(long, value_name = "NAME")]
     tls_server_name: Option<String>,
+    /// Authorities that may have signed its certificate, in place of those of the cluster
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure_skip_tls_verify")]
+    certificate_authority: Option<PathBuf>,
+    /// Do not check its certificate: whoever is on the way can read and change everything
+    #[arg(long)]
+    insecure_skip_tls_verify: bool,
+    /// Certificate to log in with, in place of that of the user
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_certificate: Option<PathBuf>,
+    /// Key of that certificate
+    #[arg(long, value_name = "FILE", requires = "client_certificate")]
+    client_key: Option<PathBuf>,
     /// Token to log in with, in place of what the kubeconfig has
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
-    /// Namespace; without it that of the context
-    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(NamesOf::Namespaces))]
-    pub namespace: Option<String>,
     /// User to impersonate
     #[arg(long = "as", value_name = "USER")]
     impersonate: Option<String>,
@@ -74,13 +94,7 @@ pub struct Connection {
     clock: Arc<ServerClock>,
 }
 
-impl ClusterArgs {
-    /// The context, for people; empty where none says which cluster it is.
-    pub fn context_name(&self) -> String {
-        let context = self.context.clone().or_else(|| self.file().ok()?.current_context);
-        context.unwrap_or_default()
-    }
-
+impl WayArgs {
     fn file(&self) -> Result<Kubeconfig, kube::config::KubeconfigError> {
         match &self.kubeconfig {
             Some(path) => Kubeconfig::read_from(path),
@@ -100,27 +114,53 @@ impl ClusterArgs {
         Ok(())
     }
 
-    /// Connects; nothing is asked yet.
-    pub async fn connect(&self) -> anyhow::Result<Connection> {
+    /// How to connect as the program of this name, by whose requests `clock` is told the time.
+    ///
+    /// # Errors
+    /// When the kubeconfig does not have the user.
+    pub fn options(&self, program: &str, clock: &Arc<ServerClock>) -> anyhow::Result<ClientOptions> {
         self.check_user()?;
-        let clock = Arc::new(ServerClock::default());
-        let options = ClientOptions {
+        let tls = TlsOptions {
+            insecure: self.insecure_skip_tls_verify,
+            authority: self.certificate_authority.clone(),
+            certificate: self.client_certificate.clone(),
+            key: self.client_key.clone(),
+            server_name: self.tls_server_name.clone(),
+        };
+        Ok(ClientOptions {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
-            user_agent: format!("sluice-cli/{}", env!("CARGO_PKG_VERSION")),
+            user_agent: format!("{program}/{}", env!("CARGO_PKG_VERSION")),
             cluster: self.cluster.clone(),
             user: self.user.clone(),
-            server: self.server.clone().map(|url| Server { url, tls_name: self.tls_server_name.clone() }),
+            server: self.server.clone().map(|url| Server { url, tls_name: None }),
+            tls,
             token: self.token.clone(),
             impersonate: self.impersonate.clone(),
             impersonate_groups: self.groups.clone(),
             impersonate_uid: self.uid.clone(),
-            clock: Some(Arc::clone(&clock)),
+            request_timeout: Some(self.request_timeout),
+            clock: Some(Arc::clone(clock)),
             ..ClientOptions::default()
-        };
+        })
+    }
+}
+
+impl ClusterArgs {
+    /// The context, for people; empty where none says which cluster it is.
+    pub fn context_name(&self) -> String {
+        let context = self.way.context.clone().or_else(|| self.way.file().ok()?.current_context);
+        context.unwrap_or_default()
+    }
+
+    /// Connects; nothing is asked yet.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        let clock = Arc::new(ServerClock::default());
+        // Each request has its deadline, with the time to read the answer.
+        let options = ClientOptions { request_timeout: None, ..self.way.options("sluice-cli", &clock)? };
         let client = connect(&options).await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-        Ok(Connection { client, namespace, deadline: self.request_timeout, say: to_stderr, clock })
+        Ok(Connection { client, namespace, deadline: self.way.request_timeout, say: to_stderr, clock })
     }
 }
 

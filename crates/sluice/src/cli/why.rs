@@ -5,15 +5,15 @@ pub(in crate::cli) mod kind;
 mod live;
 pub(in crate::cli) mod migration;
 mod say;
+mod workload;
 
 use std::process::ExitCode;
 
 use clap_complete::engine::ArgValueCompleter;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
-use kube::{Api, ResourceExt as _};
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::Value;
 use sluice_gate::{Subject, Topic};
-use sluice_runtime::client::with_deadline;
 
 use super::cluster::{ClusterArgs, Connection};
 use super::completion::NamesOf;
@@ -113,11 +113,11 @@ pub(in crate::cli) async fn answer(
         }
         Kind::Migration => migration::answer(connection, world, &mut answer, name).await?,
         Kind::Workload(group, version, kind) => {
-            workload(connection, world, &mut answer, (GroupVersionKind::gvk(group, version, kind), name))
-                .await?;
+            let kind = GroupVersionKind::gvk(group, version, kind);
+            workload::answer(connection, world, &mut answer, (&kind, name)).await?;
         }
     }
-    if answer.is_empty() {
+    if answer.is_empty() && answer.unknown.is_none() {
         let near = match kind {
             Kind::Pod => nearest(name, names_of(&world.pods)),
             Kind::Quota => nearest(name, names_of(&world.quotas)),
@@ -149,8 +149,9 @@ async fn vm_alone(connection: &Connection, answer: &mut Answer, name: &str) -> a
     let resource = ApiResource::from_gvk(&kind);
     let api: Api<DynamicObject> =
         Api::namespaced_with(connection.client.clone(), &connection.namespace, &resource);
+    let what = format!("virtualmachines.kubevirt.io {name} in namespace {}", connection.namespace);
     let mut lists = Lists::new(connection);
-    if let Some(vm) = lists.get(&api, &resource.plural, name).await? {
+    if let Some(vm) = lists.get(&api, &what, name).await? {
         let status =
             vm.data.pointer("/status/printableStatus").and_then(Value::as_str).unwrap_or("not known");
         answer.lines.push(format!(
@@ -158,40 +159,6 @@ async fn vm_alone(connection: &Connection, answer: &mut Answer, name: &str) -> a
         ));
     }
     answer.missing.extend(lists.missing());
-    Ok(())
-}
-
-/// The pods that a controller selects.
-async fn workload(
-    connection: &Connection,
-    world: &World,
-    answer: &mut Answer,
-    (kind, name): (GroupVersionKind, &str),
-) -> anyhow::Result<()> {
-    let (client, namespace) = (connection.client.clone(), connection.namespace.as_str());
-    let resource = ApiResource::from_gvk(&kind);
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let mut lists = Lists::new(connection);
-    let found = lists.get(&api, &resource.plural, name).await?;
-    answer.missing.extend(lists.missing());
-    let Some(object) = found else { return Ok(()) };
-    let labels = object.data.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
-    let labels =
-        labels.into_iter().flatten().filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)));
-    let selector = labels.collect::<Vec<_>>().join(",");
-    if selector.is_empty() {
-        answer.lines.push(format!("{name} selects no pods by labels."));
-        return Ok(());
-    }
-    let pods = Api::<k8s_openapi::api::core::v1::Pod>::namespaced(client, namespace);
-    let params = ListParams::default().labels(&selector);
-    let pods = with_deadline(connection.deadline, pods.list_metadata(&params)).await?;
-    let names: Vec<String> = pods.items.iter().map(|pod| pod.name_any()).collect();
-    for pod in &names {
-        answer.explain(world, Subject::Pod { namespace, name: pod });
-    }
-    let held = answer.explanations.iter().filter(|explanation| explanation.is_held()).count();
-    answer.lines.push(format!("{name} has {} pods, {held} of them wait.", names.len()));
     Ok(())
 }
 

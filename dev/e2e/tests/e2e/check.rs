@@ -31,7 +31,12 @@ async fn each_fault_is_found_alone_with_a_remedy_and_a_page() {
     };
     good(&scene, "at first").await;
     eprintln!("{}", scene.table().await);
-    eprintln!("nothing is wrong: said in {:?}", scene.check().await.took);
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        best = best.min(scene.check().await.took);
+    }
+    eprintln!("nothing is wrong: said in {best:?}");
+    assert!(best <= Duration::from_secs(5), "{best:?}");
 
     let faults = faults::all(&scene).await;
     assert!(faults.len() >= 20, "{}", faults.len());

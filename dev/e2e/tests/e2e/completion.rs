@@ -3,6 +3,10 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::config::Kubeconfig;
+use serde_json::Value;
 use sluice_e2e::build;
 use sluice_testbed::Bed;
 
@@ -73,4 +77,54 @@ async fn flags_of_kubectl_say_which_cluster_and_who() {
     let token = sluice_e2e::scrape::token(&team.client, home, "default").await.unwrap();
     let (_, told) = said(bed, 4, &[&list[..], &["--token", &token]].concat()).await;
     assert!(told.contains("missing right: list"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flags_of_kubectl_say_how_tls_is_done_and_hold_for_commands_that_write_too() {
+    let bed = shared().await.bed;
+    let team = Team::on(bed, "tls-flags").await;
+    let home = team.namespace.name.as_str();
+    let file = |name: &str, text: &[u8]| {
+        let path = bed.dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let decoded = |data: &str| STANDARD.decode(data).unwrap();
+    let admin = Kubeconfig::read_from(bed.admin_kubeconfig()).unwrap();
+    let cluster = admin.clusters[0].cluster.clone().unwrap();
+    let authority = file("flags-ca.crt", &decoded(&cluster.certificate_authority_data.unwrap()));
+    let somebody = bed.client_as_user("somebody-of-flags", &["tenants"]).unwrap();
+    let somebody = Kubeconfig::read_from(somebody.kubeconfig()).unwrap();
+    let somebody: Value = serde_json::to_value(&somebody.auth_infos[0].auth_info).unwrap();
+    let of_somebody = |name: &str, field: &str| file(name, &decoded(somebody[field].as_str().unwrap()));
+    let certificate = of_somebody("flags.crt", "client-certificate-data");
+    let key = of_somebody("flags.key", "client-key-data");
+
+    let list = ["list", "held", "-n", home];
+    // Another name than that of the certificate is refused, unless nothing is checked.
+    let (_, told) = said(bed, 1, &[&list[..], &["--tls-server-name", "other.example"]].concat()).await;
+    assert!(told.contains("certificate"), "{told}");
+    let unchecked = ["--tls-server-name", "other.example", "--insecure-skip-tls-verify"];
+    said(bed, 0, &[&list[..], &unchecked].concat()).await;
+    said(bed, 0, &[&list[..], &["--certificate-authority", &authority]].concat()).await;
+    // That certificate is signed by nobody of this file but by an authority that it does not have.
+    let (_, told) = said(bed, 1, &[&list[..], &["--certificate-authority", &certificate]].concat()).await;
+    assert!(told.contains("certificate"), "{told}");
+    let by = ["--client-certificate", &certificate, "--client-key", &key];
+    let (_, told) = said(bed, 4, &[&list[..], &by].concat()).await;
+    assert!(told.contains("missing right: list pods in namespace"), "{told}");
+
+    for command in [
+        &["pause", "-n", home, "--for", "1m"][..],
+        &["resume", "-n", home],
+        &["uninstall", "--dry-run"],
+        &["mtq-leftovers"],
+    ] {
+        let (_, told) = said(bed, 1, &[command, &["--as", "nobody", "--as-group", "none"]].concat()).await;
+        assert!(told.contains("nobody"), "{command:?}: {told}");
+        let (_, told) = said(bed, 1, &[command, &["--token", "wrong"]].concat()).await;
+        assert!(told.contains("Unauthorized"), "{command:?}: {told}");
+        let (_, told) = said(bed, 1, &[command, &["--user", "other"]].concat()).await;
+        assert!(told.contains("--user \"other\" is not in the kubeconfig"), "{command:?}: {told}");
+    }
 }

@@ -17,6 +17,7 @@ mod context;
 mod differential;
 mod evaluator_rules;
 mod evaluators;
+mod exec_plugins;
 mod existence;
 mod first_screen;
 mod gate;

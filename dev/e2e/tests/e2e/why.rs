@@ -1,8 +1,9 @@
 //! `sluice why` and its neighbours on a real control plane: what holds a pod, by the rights of who asks, and with no leader.
 
 use std::process::Output;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures::{StreamExt as _, stream};
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
@@ -83,6 +84,63 @@ async fn a_held_pod_is_explained_in_the_words_of_its_event_and_of_its_quota() {
     assert!(text.contains("compute") && text.contains("80%"), "{text}");
 }
 
+/// A template of pods with this label.
+fn template(app: &str) -> Value {
+    json!({
+        "metadata": { "labels": { "app": app } },
+        "spec": { "restartPolicy": "Always", "containers": [{ "name": "main", "image": "none" }] },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deployment_and_a_job_are_explained_by_the_pods_that_they_control() {
+    let bed = shared().await.bed;
+    let team = Team::on(bed, "why-workload").await;
+    let name = team.namespace.name.as_str();
+    team.quota("none", &[("pods", "0")]).await;
+    let mut once = template("web");
+    once["spec"]["restartPolicy"] = json!("Never");
+    // All pods have the same label.
+    let deployment = |of: &str, replicas: u32| {
+        let selector = json!({ "matchExpressions": [{ "key": "app", "operator": "In", "values": ["web"] }] });
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": of, "namespace": name },
+            "spec": { "replicas": replicas, "selector": selector, "template": template("web") },
+        })
+    };
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "train", "namespace": name },
+        "spec": { "template": once },
+    });
+    bed.apply_objects([deployment("web", 2), deployment("other", 1), job]).await.unwrap();
+    let pods = team.until_pods(4).await;
+    let of = |owner: &str| {
+        let mut names: Vec<String> = pods.iter().filter_map(|pod| pod.metadata.name.clone()).collect();
+        names.retain(|name| name.starts_with(owner));
+        names.sort();
+        names.iter().map(|name| format!("pod/{name}\n")).collect::<String>()
+    };
+    for (subject, owner, sentence) in [
+        ("deployment/web", "web-", "web has 2 pods, held: 2.\n"),
+        ("deploy/other", "other-", "other has 1 pod, held: 1.\n"),
+        ("jobs/train", "train-", "train has 1 pod, held: 1.\n"),
+    ] {
+        let (text, _) = said(bed, 3, &["why", subject, "-n", name]).await;
+        assert!(text.starts_with(sentence), "{text}");
+        let (names, _) = said(bed, 3, &["why", subject, "-n", name, "-o", "name"]).await;
+        assert_eq!(names, of(owner), "{subject}");
+    }
+    for (subject, near) in [("deployment/wbe", "is it web?"), ("job/trian", "is it train?")] {
+        let (_, error) = said(bed, 4, &["why", subject, "-n", name]).await;
+        assert!(error.contains("not found") && error.contains(near), "{error}");
+    }
+    let (_, error) = said(bed, 4, &["why", "deployment/web", "-n", name, "--as", "nobody"]).await;
+    assert!(
+        error.contains(&format!("missing right: get deployments.apps web in namespace {name}")),
+        "{error}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_with_view_asks_about_its_own_namespace() {
     let bed = shared().await.bed;
@@ -122,14 +180,16 @@ async fn a_held_pod_is_explained_with_no_process_of_sluice_alive() {
     let team = Team::plain(&bed, "why-alone").await;
     let name = team.namespace.name.as_str();
     team.quota("compute", &[("pods", "0")]).await;
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "held" },
-        "spec": {
-            "schedulingGates": [{ "name": names::GATE }],
-            "containers": [{ "name": "main", "image": "none" }],
-        },
-    });
-    let created = team.create(&pod).await;
+    let pod = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+            "spec": {
+                "schedulingGates": [{ "name": names::GATE }],
+                "containers": [{ "name": "main", "image": "none" }],
+            },
+        })
+    };
+    let created = team.create(&pod("held")).await;
     assert!(created.is_ok(), "{created:?}");
     let label = [json!({ "apiVersion": "v1", "kind": "Namespace",
         "metadata": { "name": name, "labels": { names::TARGET_LABEL: "" } } })];
@@ -146,4 +206,22 @@ async fn a_held_pod_is_explained_with_no_process_of_sluice_alive() {
     assert!(text.contains(&format!("  Source: recomputed from lists; {why}.\n")), "{text}");
     let (text, _) = said(&bed, 3, &["check"]).await;
     assert!(text.contains("failed   sluice-controller"), "{text}");
+
+    let others = stream::iter(1..MANY).map(|number| {
+        let (team, other) = (&team, pod(&format!("other-{number:04}")));
+        async move { assert!(team.create(&other).await.is_ok(), "{number}") }
+    });
+    others.buffer_unordered(32).collect::<()>().await;
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let begin = Instant::now();
+        let (text, _) = said(&bed, 3, &["why", "pod", "held", "-n", name]).await;
+        best = best.min(begin.elapsed());
+        assert!(text.contains("held can never go"), "{text}");
+    }
+    eprintln!("of {MANY} pods that wait one is explained without a leader in {best:?}");
+    assert!(best <= Duration::from_secs(2), "{best:?}");
 }
+
+/// Pods of a namespace that are all read where no leader answers.
+const MANY: usize = 3_000;
