@@ -145,10 +145,10 @@ pub enum ClientError {
     #[error("cannot use proxy {0}: use one of http://host:port and socks5://host:port")]
     Proxy(String),
     /// TLS material or credentials cannot be used.
-    #[error("cannot build the client: {}", crate::retry::words(.0))]
+    #[error("cannot build the client: {}", crate::retry::words_and_causes(.0))]
     Build(kube::Error),
     /// The server did not answer or its version cannot be read.
-    #[error("cannot read the API server's version: {}", crate::retry::words(.0))]
+    #[error("cannot read the API server's version: {}", crate::retry::words_and_causes(.0))]
     Version(kube::Error),
 }
 

@@ -106,10 +106,34 @@ pub fn words(error: &kube::Error) -> String {
     }
 }
 
+/// As [`words`], with what lies behind: of a connection that fails that it is the certificate.
+#[must_use]
+pub fn words_and_causes(error: &kube::Error) -> String {
+    let mut text = words(error);
+    let mut next = std::error::Error::source(error).filter(|_| text != NO_CREDENTIALS);
+    while let Some(cause) = next {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        next = cause.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use kube::core::Status;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("certificate expired")]
+    struct Expired;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("client error (Connect)")]
+    struct Connect(#[source] Expired);
 
     fn api(code: u16, reason: &str) -> Failure {
         classify(&kube::Error::Api(Status::failure("x", reason).with_code(code).boxed()))
@@ -120,9 +144,13 @@ mod tests {
         let failed = || AuthError::AuthExec("TOKEN=secret plug-in".to_owned());
         for error in [kube::Error::Auth(failed()), kube::Error::Service(Box::new(failed()))] {
             assert_eq!(words(&error), NO_CREDENTIALS);
+            assert_eq!(words_and_causes(&error), NO_CREDENTIALS);
         }
         let other = kube::Error::Service("connection refused".into());
         assert_eq!(words(&other), "connection refused");
+        assert_eq!(words_and_causes(&other), "connection refused");
+        let deep = kube::Error::Service(Box::new(Connect(Expired)));
+        assert_eq!(words_and_causes(&deep), "client error (Connect): certificate expired");
     }
 
     #[test]

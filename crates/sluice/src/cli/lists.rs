@@ -8,7 +8,7 @@ use kube::api::{ListParams, ObjectList};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use sluice_runtime::client::with_deadline;
-use sluice_runtime::retry::{Failure, classify, words};
+use sluice_runtime::retry::{Failure, classify, words_and_causes};
 use sluice_runtime::watch::Event;
 
 use super::cluster::Connection;
@@ -26,7 +26,7 @@ pub enum Where<'n> {
 
 /// A list that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("could not list {what}: {}", words(.why))]
+#[error("could not list {what}: {}", words_and_causes(.why))]
 pub struct ListError {
     what: String,
     /// Not its source, for those are printed as they are.
