@@ -284,11 +284,12 @@ mod tests {
     }
 
     #[test]
-    fn all_examples_are_evaluators_that_are_explained() {
+    fn all_examples_that_are_rules_are_explained() {
         let mut names: Vec<_> = std::fs::read_dir(EXAMPLES)
             .expect("the folder")
             .map(|entry| entry.expect("a file").file_name().into_string().expect("a name"))
-            .filter(|name| name.ends_with(".yaml"))
+            // The policy of a sidecar has no rule.
+            .filter(|name| name.ends_with(".yaml") && !name.ends_with("-sidecar.yaml"))
             .collect();
         names.sort();
         assert_eq!(
