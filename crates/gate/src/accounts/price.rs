@@ -35,10 +35,16 @@ impl Accounts {
         if let Some(last) = self.evaluations.last(id).filter(|_| !is_waiting) {
             return Some(priced(last));
         }
-        if is_waiting && (self.has_pause(record.namespace) || self.evaluations.counts_natively(selected)) {
+        if is_waiting && (self.has_pause(record.namespace) || self.is_counted_natively(id, selected)) {
             return Some(native());
         }
         None
+    }
+
+    /// Whether the pod is charged what Kubernetes counts because evaluators do not work. Which of them select it is known
+    /// once it is read by this configuration: until then it would be by any that does not work.
+    pub(super) fn is_counted_natively(&self, id: PodId, selected: u16) -> bool {
+        self.evaluations.is_read(id) && self.evaluations.counts_natively(selected)
     }
 
     /// What is charged for the pod, as long as there is no answer about one that runs too.

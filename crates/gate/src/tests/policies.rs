@@ -169,6 +169,29 @@ fn each_fails_by_its_own_policy() {
     }
 }
 
+/// After a change it is known which of them select a pod once the pod is read again. Until then one that does not work fails
+/// no pod of another one that does.
+#[test]
+fn who_does_not_work_fails_no_pod_that_is_not_read_by_a_new_configuration() {
+    let counting = || EvaluatorsConfig { may_fail: 0b11, ..two_apps() };
+    let mut story = Story::asking(counting());
+    story.create_of("db", "d", 100);
+    story.create_of("web", "w", 100);
+    for question in story.questions(0) {
+        story.state.on_outcome(outcome(&question, failure()), at(0));
+    }
+    story.state.set_evaluators_broken(0b01, at(0));
+    story.questions(20_000);
+    assert_eq!(story.gated(), ["w"]);
+    story.state.follow_evaluators(Some(Arc::new(counting())), at(20_010));
+    story.questions(20_020);
+    story.questions(60_000);
+    assert_eq!(story.gated(), ["w"], "it is not listed again");
+    story.list_again(60_010);
+    story.questions(60_020);
+    assert_eq!(story.gated(), ["w"], "the one that is asked works");
+}
+
 #[test]
 fn who_is_switched_off_fails_nobody() {
     let all = Selection::default();
