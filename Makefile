@@ -27,10 +27,9 @@ demo: ## see pods held and released, two namespaces share a quota, VMs counted a
 	@$(BUILD) --package sluice-demo
 	@SLUICE_BINARY=$(TARGET)/debug/sluice $(TARGET)/debug/sluice-demo $(demo_keep) $(demo_kubeconfig)
 
-# Simulations draw the same cases for everybody, so that one which fails tells of the change. The soak draws others, and more.
 .PHONY: test
 test: ## run every test; the last line is the sum
-	@PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-1} $(XTASK) test
+	@$(XTASK) test
 
 # What needs policies that gate, and what has no Sluice in it.
 SKIPPED := --skip gate_policies:: --skip helm:: --skip kustomize:: --skip case_1_policy --skip differential::the_engine --skip a_wrong_rule_is_refused
