@@ -60,7 +60,7 @@ pub trait AskShadows: Send + Sync {
     /// What those say that the question selects, all of which are [asked later](ShadowConfig::later).
     fn ask_later(&self, question: EvaluatorQuestion) -> BoxFuture<'static, Vec<SaidLater>>;
 
-    /// Those that nobody can ask now, a bit for each.
+    /// Sidecars that cannot be asked now, a bit for each.
     fn unreachable(&self) -> u16;
 }
 

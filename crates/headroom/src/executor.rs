@@ -265,7 +265,7 @@ impl<'h> Executor<'h> {
             if self.is_seen(index) {
                 return Some(Ending::Entered);
             }
-            // Nobody tries again for a migration that is over. The watch may not have shown it yet.
+            // KubeVirt creates no target for a migration that is over. The watch may not have shown the migration yet.
             let migration = index.vmims.by_uid(&self.target.migration.uid);
             let is_there = migration.is_some_and(|migration| !migration.is_final());
             if was_there.fetch_or(is_there, Ordering::Relaxed) && !is_there {

@@ -55,7 +55,7 @@ impl Accounts {
             self.ask_about(cluster, id, now);
             if let Some(record) = cluster.pods.get(id) {
                 self.note_change_for_others(record.namespace);
-                // Nobody answers about one that runs and is selected no more.
+                // No evaluator answers about a running pod that none selects any more.
                 if matches!(self.stages.get(id), Stage::Counted { .. }) && !self.is_stage_right(cluster, id) {
                     self.reclassify(cluster, id, record.namespace, now);
                 }

@@ -69,7 +69,7 @@ fn a_pod_that_no_policy_selects_is_never_asked_about_and_counted_natively() {
     }
 }
 
-/// Its label says that nobody has to be asked any more.
+/// With its new label no evaluator selects the pod.
 #[test]
 fn one_that_runs_and_is_selected_no_more_is_counted_natively_at_once() {
     let mut story = Story::asking(two_apps());

@@ -72,7 +72,7 @@ fn a_pod_is_as_old_as_its_size() {
     assert_eq!(since(&index.account("a", Some(&read(&pod)), NOW), "own"), 1800);
 }
 
-/// `count/pods` counts objects: a source that has moved away is one until somebody deletes it.
+/// `count/pods` counts objects: the pod of a former source counts until it is deleted.
 #[test]
 fn a_finished_pod_is_an_object_still() {
     let mut index = scene();
