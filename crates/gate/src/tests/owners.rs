@@ -235,7 +235,8 @@ impl World {
     }
 
     /// Whether each process that decides sees the VM's pods as they are and has room, and none of the pods is on its way by
-    /// a request that was made before.
+    /// a request that was made before. The growth is not recorded before it is there, as that of `machine_growth` is: it
+    /// would hide from the next leader what is charged and has not gone yet, so there is no such pod.
     fn lets_grow(&self, machine: &str, more: u64) -> bool {
         use crate::Action::Release;
         let goes =
@@ -260,7 +261,10 @@ impl World {
             && deciding.all(|state| {
                 let mut lines = state.index().2.iter().filter_map(|(id, _)| state.queue().ledger(id));
                 let has_room = lines.all(|ledger| {
-                    ledger.lines().iter().all(|line| line.used().saturating_add(more) <= line.hard)
+                    ledger.lines().iter().all(|line| {
+                        let is_nothing_under_way = line.claimed(Claim::Counted) == line.used();
+                        is_nothing_under_way && line.used().saturating_add(more) <= line.hard
+                    })
                 });
                 state.is_leading() && has_room && sees(state)
             })
