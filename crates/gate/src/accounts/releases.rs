@@ -55,11 +55,15 @@ impl Accounts {
         }
         let record = cluster.pods.get(id)?;
         let (namespace, uid, version) = (record.namespace, record.uid.clone(), record.version);
+        if self.reclassification.defer_release(namespace, id) {
+            return None;
+        }
         // A round waits for the answer about what may have gone.
-        if self.reclassification.defer_release(namespace, id)
-            || !self.sent.may_be_done_on(id, &uid, version)
-                && self.evaluations.rounds().defer_release(namespace, id)
+        if !self.sent.may_be_done_on(id, &uid, version)
+            && self.evaluations.rounds().defer_release(namespace, id)
         {
+            // It may have waited for this pod: what was sent for an earlier version cannot be done any more.
+            self.evaluations.rounds().on_settled_release(namespace);
             return None;
         }
         let release = cluster.address(id)?;
@@ -75,7 +79,7 @@ impl Accounts {
     /// The request was answered, or its time is over. Returns the version that it was sent for.
     pub fn on_answered(&mut self, pod: &Uid) -> Version {
         let Some((namespace, version)) = self.sent.answered(pod) else { return Version::default() };
-        self.evaluations.rounds().on_answered_release(namespace);
+        self.evaluations.rounds().on_settled_release(namespace);
         version
     }
 

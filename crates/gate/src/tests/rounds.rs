@@ -260,6 +260,53 @@ fn a_namespace_that_cannot_be_read_is_held_and_told_and_is_read_again() {
     assert_eq!((story.gated(), story.server.used()), (vec![], "100m"));
 }
 
+/// The round waits for the answer to a request that is repeated, and the repeated request for the round: one of both ends.
+#[test]
+fn a_release_in_doubt_of_a_pod_that_has_changed_keeps_no_round() {
+    let mut story = Story::in_rounds();
+    story.server.create_pod("first", 100, 0);
+    let question = story.question(0);
+    story.state.on_outcome(outcome(&question, price(100)), at(10));
+    let (_, sent) = story.planned(10);
+    let [release] = &sent[..] else { panic!("{sent:?}") };
+    story.server.create_pod("second", 100, 0);
+    for now in [500, 40_000] {
+        assert_eq!(story.planned(now).0.len(), 0, "the release is under way");
+    }
+    let lost = story.server.outcome(&Action::Release(release.clone()), Fault::RequestLost);
+    story.state.on_outcome(lost, at(40_010));
+    assert_eq!(story.planned(40_015).0.len(), 0, "it may have been done");
+    story.server.touch_pod("first");
+    story.answer_all(100, 100_000);
+    assert_eq!((story.gated(), story.server.used()), (vec![], "200m"));
+}
+
+/// It waits for its time, and the round that follows is none of its own.
+#[test]
+fn who_failed_is_asked_about_again_after_its_namespace_could_not_be_read() {
+    let mut story = Story::in_rounds();
+    story.server.create_pod("fails", 100, 0);
+    let mut now = 0;
+    for _ in 0..5 {
+        now += 20_000;
+        let question = story.question(now);
+        story.state.on_outcome(outcome(&question, failure()), at(now));
+    }
+    story.server.create_pod("other", 100, 0);
+    let reads = story.reads(now + 2_000);
+    let [read] = &reads[..] else { panic!("{reads:?}") };
+    let why = NotRead { text: "not read".into(), are_too_many: false };
+    let unread = Outcome::RoundRead(read.namespace, read.round.number, Err(why));
+    story.state.on_outcome(unread, at(now + 2_000));
+    let asked = story.questions(now + 4_000);
+    assert_eq!(names(&asked), ["other"], "the other one is not to be asked about yet");
+    story.state.on_outcome(outcome(&asked[0], price(100)), at(now + 4_000));
+    let asked = story.answer_all(100, now + 4_100);
+    assert_eq!((asked.contains(&"fails".to_owned()), story.gated()), (false, vec!["fails"]), "{asked:?}");
+    story.answer_all(100, now + 60_000);
+    assert_eq!(story.gated(), [""; 0]);
+}
+
 /// The pods of a namespace are kept in memory until the last question of the round is answered.
 #[test]
 fn what_was_read_goes_with_the_round() {

@@ -123,17 +123,16 @@ impl Evaluations {
                 self.open.entry(id).or_insert(fresh);
             }
             let is_read = self.is_read(id);
-            let open = self.open.get(&id).filter(|open| {
-                is_read && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms
-            });
-            let Some(open) = open else { continue };
-            let has_failed = open.failures > 0;
-            if !has_failed || std::mem::take(&mut may_fail) {
+            let Some(open) = self.open.get_mut(&id) else { continue };
+            // This is its round, also where it is not to be asked about yet: it is when its time has come.
+            open.awaits_round = false;
+            let is_due = is_read && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms;
+            if is_due && (open.failures == 0 || std::mem::take(&mut may_fail)) {
                 left.insert(id);
                 self.give_turn(id);
-            } else if let Some(open) = self.open.get_mut(&id) {
+            } else if is_due {
                 // All that failed share one turn: a round does not stand in line for it.
-                (open.retry_ms, open.awaits_round) = (now.mono_ms + RETRY_MS, false);
+                open.retry_ms = now.mono_ms + RETRY_MS;
             }
             self.arm(id);
         }

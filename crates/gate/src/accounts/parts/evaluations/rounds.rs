@@ -193,8 +193,8 @@ impl Rounds {
         }
     }
 
-    /// A release of the namespace was answered.
-    pub fn on_answered_release(&mut self, namespace: NamespaceId) {
+    /// A release of the namespace was answered, or cannot be done any more.
+    pub fn on_settled_release(&mut self, namespace: NamespaceId) {
         if self.namespaces.get(&namespace).is_some_and(|round| round.is_held) {
             self.schedule(namespace);
         }
