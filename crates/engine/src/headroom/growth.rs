@@ -124,6 +124,25 @@ impl Source {
         Charge::from_pairs(named)
     }
 
+    /// What the next launcher takes at least: as much as this one, and the memory beside interfaces where this one has no
+    /// device. Which devices they are is known of their networks alone.
+    #[must_use]
+    pub fn with_interfaces(&self, allowed: Allowance) -> Charge {
+        let is_plugged = devices(&self.compute).next().is_none();
+        let more = |resource: &Resource| match resource {
+            Resource::Memory if is_plugged => allowed.interfaces,
+            Resource::LimitsMemory if is_plugged => allowed.in_limit(allowed.interfaces),
+            _ => Amount::ZERO,
+        };
+        let of_guest =
+            |resource: &Resource| self.compute.get(resource).map_or(Amount::ZERO, |_| more(resource));
+        Charge::from_pairs(
+            self.charge
+                .iter()
+                .map(|(resource, amount)| (resource.clone(), amount.saturating_add(of_guest(resource)))),
+        )
+    }
+
     /// What the guest's container of the next launcher may take of a resource without being growth,
     /// beside what was plugged in.
     fn allowed(&self, resource: &Resource, allowed: Allowance) -> Amount {

@@ -328,6 +328,22 @@ fn growth_to_a_size_is_that_of_the_pod_which_has_it() {
     assert_eq!(grown.len(), 4, "{grown:?}");
 }
 
+/// Which device it is a network says, and no machine. The memory beside it is known.
+#[test]
+fn an_interface_grows_the_next_launcher_by_the_memory_beside_it() {
+    let grown = |device: Value, allowed: Allowance| {
+        let of = source(&launcher(&[container("compute", "537Mi", device)], &[]));
+        let next = of.with_interfaces(allowed);
+        growth_to(&next, &of, allowed).get(&Resource::Memory).unwrap_or_default()
+    };
+    let interfaces = quantity("1Gi").into();
+    let plugged = Allowance { overhead: quantity("1305Mi").into(), interfaces, ..Allowance::default() };
+    assert_eq!(grown(json!({}), plugged), interfaces);
+    assert_eq!(grown(json!({ "example.com/vf": "1" }), plugged), Amount::ZERO, "it was there");
+    let without = Allowance { overhead: quantity(OVERHEAD).into(), ..Allowance::default() };
+    assert_eq!(grown(json!({}), without), Amount::ZERO);
+}
+
 #[test]
 fn a_size_that_does_not_fit_is_refused_as_quota_admission_would() {
     let memory = "requests.memory";

@@ -100,7 +100,9 @@ impl Cluster {
         let facts = ScopeFacts { terminating: false, ..source.facts.clone() };
         let launcher = Launcher { whole: &source.charge, compute: &source.compute };
         let charge = vm_charge(Calculator::VmiPodUsage, size, [launcher], Some(&**kubevirt)).ok()??;
-        let growth = growth_to(&charge, &source, self.allowance(machine));
+        let allowed = self.allowance(machine);
+        let charge = charge.max(&source.with_interfaces(allowed));
+        let growth = growth_to(&charge, &source, allowed);
         let replaced = pods.beyond_passing(machine);
         let (source, source_facts) = (source.charge, source.facts);
         Some(Need { growth, source, source_facts, replaced, ..Need::new(charge, facts) })

@@ -56,10 +56,15 @@ async fn complete(tenant: &Tenant<'_>, name: &str) {
 
 /// The growth of the machine is refused and told, and nothing was raised for it.
 pub async fn growth_is_refused(tenant: &Tenant<'_>, migration: &Migration) {
+    growth_in_is_refused(tenant, migration, MEMORY).await;
+}
+
+/// The same of growth by another key than memory.
+pub async fn growth_in_is_refused(tenant: &Tenant<'_>, migration: &Migration, key: &str) {
     migration.until_rejected().await.unwrap();
     let told = until_told(tenant, MIGRATION, "NoHeadroom").await;
     let said = told.message.unwrap();
-    assert!(said.contains("does not allow the virtual machine to grow by requests.memory="), "{said}");
+    assert!(said.contains(&format!("does not allow the virtual machine to grow by {key}=")), "{said}");
     until_told(tenant, "Pod", "NotEnoughResourceToRelease").await;
     until_refused(tenant, 4).await;
     let trail = AuditTrail::of(tenant).await;

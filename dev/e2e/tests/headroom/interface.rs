@@ -4,17 +4,21 @@
 //! KubeVirt's part is the real one: virt-controller takes the interface from the VirtualMachine to its instance, asks for
 //! the migration and renders the target. Multus is played, which tells it what a launcher is attached to.
 
+use http::Method;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use sluice_e2e::call::{MERGE, call};
+use sluice_e2e::objects;
 use sluice_e2e::tenant::{Tenant, amount, shared, spec_hard, used};
 use sluice_testbed::kubevirt::{Migration, MigrationPhase, MigrationScript, Vm};
 
-use crate::account::growth_is_refused;
+use crate::account::{growth_in_is_refused, growth_is_refused};
 use crate::context::{MEMORY, MI, set_limit, used_memory};
 
 const DEVICE: &str = "example.com/vf";
+const DEVICES: &str = "requests.example.com/vf";
 /// Where KubeVirt says what a pod is to be attached to, and Multus what it is.
 const ASKED: &str = "k8s.v1.cni.cncf.io/networks";
 const ATTACHED: &str = "k8s.v1.cni.cncf.io/network-status";
@@ -53,15 +57,50 @@ async fn unplugged(prefix: &str) -> (Tenant<'static>, Vm) {
     (tenant, vm.start().await.unwrap())
 }
 
-/// Plugs the interface in; KubeVirt migrates the machine for it.
-async fn plug(vm: &Vm) -> Migration {
-    let known = vm.migrations().await.unwrap();
+/// Gives the machine this interface.
+async fn give(vm: &Vm, interface: Value) {
     let change = json!({
         "networks": [{ "name": "vf", "multus": { "networkName": "vf" } }],
-        "domain": { "devices": { "interfaces": [{ "name": "vf", "sriov": {} }] } },
+        "domain": { "devices": { "interfaces": [interface] } },
     });
     vm.change(change).await.unwrap();
+}
+
+/// The same; KubeVirt migrates the machine for it.
+async fn given(vm: &Vm, interface: Value) -> Migration {
+    let known = vm.migrations().await.unwrap();
+    give(vm, interface).await;
     vm.until_migration(&known).await.unwrap()
+}
+
+fn device() -> Value {
+    json!({ "name": "vf", "sriov": {} })
+}
+
+/// KubeVirt unplugs bridges alone (`pkg/network/admitter/admit.go`), and migrates a machine for one after 15 seconds.
+fn bridge() -> Value {
+    json!({ "name": "vf", "bridge": {} })
+}
+
+fn unplugged_bridge() -> Value {
+    json!({ "name": "vf", "bridge": {}, "state": "absent" })
+}
+
+/// Plays virt-handler: the guest has no interface any more. KubeVirt takes it from the machine then.
+async fn detach(tenant: &Tenant<'_>, vm: &Vm) {
+    let path =
+        format!("/apis/kubevirt.io/v1/namespaces/{}/virtualmachineinstances/{}", tenant.name(), vm.name());
+    let detached = json!({ "status": { "interfaces": null } });
+    let answer = call(&tenant.client, Method::PATCH, &path, MERGE, &detached).await.unwrap();
+    assert!(answer.is_ok(), "{answer:?}");
+    let has_none = |pointer: &'static str| {
+        move |object: &kube::api::DynamicObject| {
+            object.data.pointer(pointer).is_none_or(|list| *list == json!([]))
+        }
+    };
+    vm.until("to have no interface", has_none("/spec/domain/devices/interfaces")).await.unwrap();
+    let of_template = "/spec/template/spec/domain/devices/interfaces";
+    vm.until_machine("to have no interface", has_none(of_template)).await.unwrap();
 }
 
 /// What the guest's container of a launcher asks for.
@@ -109,7 +148,7 @@ async fn an_interface_that_is_plugged_in_has_to_fit() {
     let (tenant, vm) = unplugged("nic").await;
     tenant.full_quota("rq", &[MEMORY]).await;
     let before = used_memory(&tenant).await;
-    let migration = plug(&vm).await;
+    let migration = given(&vm, device()).await;
     migration.until_rejected().await.unwrap();
     tenant.unlimited().await;
     growth_is_refused(&tenant, &migration).await;
@@ -119,4 +158,54 @@ async fn an_interface_that_is_plugged_in_has_to_fit() {
     assert_eq!(requests(&launcher, DEVICE), "1");
     tenant.until_clear().await;
     until_full(&tenant).await;
+}
+
+/// Where room is granted, the update is refused already, in the words of quota admission. KubeVirt says so on the
+/// VirtualMachine, and tries again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interface_that_no_target_would_find_room_for_is_refused_when_it_is_plugged_in() {
+    let (tenant, vm) = unplugged("nonic").await;
+    tenant.full_quota("rq", &[MEMORY]).await;
+    tenant.unlimited().await;
+    let before = used_memory(&tenant).await;
+    // The webhook knows of the grant from here on.
+    let migration = vm.migrate().await.unwrap();
+    arrive(&tenant, &vm, &migration).await;
+    tenant.until_clear().await;
+    give(&vm, device()).await;
+    let is_said = |machine: &kube::api::DynamicObject| {
+        machine.data.to_string().contains("exceeded quota: rq, requested: requests.memory=1Gi")
+    };
+    vm.until_machine("to say why", is_said).await.unwrap();
+    assert_eq!((tenant.rejected_attempts().await, used_memory(&tenant).await), (0, before));
+    let known = vm.migrations().await.unwrap();
+    set_limit(&tenant, &(before + 1024 * MI).to_string()).await;
+    let migration = vm.until_migration(&known).await.unwrap();
+    let launcher = arrive(&tenant, &vm, &migration).await;
+    assert_eq!(requests(&launcher, DEVICE), "1");
+    until_full(&tenant).await;
+}
+
+/// Plugged in while there was room, unplugged, and plugged in again when another pod has the device: what a former launcher
+/// had is nothing to return to.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interface_that_was_unplugged_has_to_fit_again() {
+    let (tenant, vm) = unplugged("renic").await;
+    tenant.quota("rq", json!({ DEVICES: "1" })).await;
+    let launcher = arrive(&tenant, &vm, &given(&vm, bridge()).await).await;
+    assert_eq!(requests(&launcher, DEVICE), "1");
+    let launcher = arrive(&tenant, &vm, &given(&vm, unplugged_bridge()).await).await;
+    assert_eq!(requests(&launcher, DEVICE), "");
+    detach(&tenant, &vm).await;
+    let mut other = objects::pod("other", &[]);
+    let one = json!({ "requests": { DEVICE: "1" }, "limits": { DEVICE: "1" } });
+    let container = &mut other.spec.as_mut().unwrap().containers[0];
+    container.resources = Some(serde_json::from_value(one).unwrap());
+    tenant.pods.create(&PostParams::default(), &other).await.unwrap();
+    let migration = given(&vm, bridge()).await;
+    migration.until_rejected().await.unwrap();
+    tenant.unlimited().await;
+    growth_in_is_refused(&tenant, &migration, DEVICES).await;
+    let full = |quota: &_| amount(&used(quota), DEVICES) == amount(&spec_hard(quota), DEVICES);
+    tenant.until_quota("rq", "to have one device, and no more", full).await;
 }
