@@ -3,15 +3,24 @@
 
 mod names;
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Command, CommandFactory};
+use clap_complete::engine::{CompletionCandidate, complete};
 use clap_complete::env::{Bash, CompleteEnv, EnvCompleter, Fish, Powershell, Zsh};
 pub(in crate::cli) use names::NamesOf;
 
 /// The variable with which a shell asks.
 const ASKS: &str = "SLUICE_COMPLETE";
+
+/// What kubectl asks for the rest of `kubectl sluice …` (`SetupPluginCompletion` in kubectl's
+/// `pkg/cmd/plugin/plugin_completion.go`): this program, by a link of that name.
+const COMPLETES_PLUGIN: &str = "kubectl_complete-sluice";
+
+/// Tells kubectl that what is offered are no files (`ShellCompDirectiveNoFileComp` in cobra's `completions.go`).
+const NO_FILES: &str = ":4";
 
 /// Flags of `sluice completion`.
 #[derive(Debug, clap::Args)]
@@ -58,13 +67,54 @@ pub fn run(args: &CompletionArgs) -> anyhow::Result<()> {
 /// Answers a shell that asks what may come next, and ends the program then.
 pub fn answer<C: CommandFactory>() {
     CompleteEnv::with_factory(C::command).var(ASKS).complete();
+    if called().as_deref() == Some(COMPLETES_PLUGIN) {
+        let answered = offered::<C>().and_then(|text| Ok(super::printed::print_bytes(text.as_bytes())?));
+        // In the middle of a command line an error is of no use to anybody: kubectl offers nothing then.
+        std::process::exit(i32::from(answered.is_err()));
+    }
+}
+
+/// A line for each word that may stand where the last one is being written, with what it means behind a tabulator.
+fn offered<C: CommandFactory>() -> anyhow::Result<String> {
+    let words: Vec<_> = std::env::args_os().collect();
+    let last = words.len().saturating_sub(1);
+    let mut text = String::new();
+    for candidate in complete(&mut C::command(), words, last, None)? {
+        writeln!(text, "{}", line(&candidate))?;
+    }
+    writeln!(text, "{NO_FILES}")?;
+    Ok(text)
+}
+
+fn line(candidate: &CompletionCandidate) -> String {
+    let value = candidate.get_value().to_string_lossy();
+    let help = candidate.get_help().map(ToString::to_string).unwrap_or_default();
+    match help.lines().next() {
+        Some(first) => format!("{value}\t{first}"),
+        None => value.into_owned(),
+    }
+}
+
+/// The words of the command line that is being written, without the name of the program.
+fn words() -> Vec<String> {
+    let all = std::env::args_os().skip(1);
+    let words: Vec<_> = match called().as_deref() {
+        Some(COMPLETES_PLUGIN) => all.collect(),
+        // The name of the program stands behind what a shell says of itself.
+        _ => all.skip_while(|word| word != "--").skip(1).collect(),
+    };
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// The name that the program is called by.
+fn called() -> Option<String> {
+    let path = PathBuf::from(std::env::args_os().next()?);
+    Some(path.file_stem()?.to_str()?.to_owned())
 }
 
 /// As it was called: `sluice`, or `kubectl-sluice`.
 pub fn program_name() -> String {
-    let called = std::env::args_os().next().map(PathBuf::from);
-    let called = called.as_ref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
-    called.filter(|name| *name == "kubectl-sluice").unwrap_or("sluice").to_owned()
+    called().filter(|name| name == "kubectl-sluice").unwrap_or_else(|| "sluice".to_owned())
 }
 
 /// Prints or writes manual pages.

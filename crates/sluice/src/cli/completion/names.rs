@@ -1,7 +1,7 @@
 //! Names that exist in the cluster, for a command line that is being written. They are read with the user's own rights;
 //! where nothing can be read there are none.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use clap_complete::engine::{CompletionCandidate, ValueCompleter};
@@ -47,8 +47,7 @@ pub enum NamesOf {
 
 impl ValueCompleter for NamesOf {
     fn complete(&self, current: &OsStr) -> Vec<CompletionCandidate> {
-        let words: Vec<OsString> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
-        let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let words = super::words();
         let current = current.to_string_lossy();
         let all = match wanted(*self, &current, &words) {
             Names::These(names) => names,
