@@ -12,20 +12,22 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # Only what is needed, with the features of the whole workspace: the next target finds it built.
 BUILD := $(CARGO) build --locked --package workspace-hack --package sluice
 
-# make demo KEEP=1 leaves the cluster up; make demo KUBECONFIG=file uses an existing one. Only a KUBECONFIG that is
-# given on the command line counts: a user's current cluster is not touched because a variable happens to be set.
+# make demo KEEP=1 leaves the cluster up, PAGE=1 shows it in a browser; make demo KUBECONFIG=file uses an existing one. Only
+# a KUBECONFIG that is given on the command line counts: a user's current cluster is not touched because a variable happens
+# to be set.
 demo_kubeconfig := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig '$(KUBECONFIG)')
 demo_keep := $(if $(filter-out 0,$(KEEP)),--keep)
+demo_page := $(if $(filter-out 0,$(PAGE)),--page)
 
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
-demo: ## see pods held and released, two namespaces share a quota, VMs counted as VMs, a migration pass a full one (KEEP=1, KUBECONFIG=file)
+demo: ## see pods held and released, two namespaces share a quota, VMs counted as VMs, a migration pass a full one (KEEP=1, PAGE=1, KUBECONFIG=file)
 	@test -x $(TARGET)/debug/sluice-demo || echo "Building Sluice: the first time about 7 minutes on two cores"
 	@$(BUILD) --package sluice-demo
-	@SLUICE_BINARY=$(TARGET)/debug/sluice $(TARGET)/debug/sluice-demo $(demo_keep) $(demo_kubeconfig)
+	@SLUICE_BINARY=$(TARGET)/debug/sluice $(TARGET)/debug/sluice-demo $(demo_keep) $(demo_page) $(demo_kubeconfig)
 
 .PHONY: test
 test: ## run every test; the last line is the sum
