@@ -33,8 +33,8 @@ demo: ## see pods held and released, two namespaces share a quota, VMs counted a
 test: ## run every test; the last line is the sum
 	@$(XTASK) test
 
-# What needs policies that gate, and what has no Sluice in it.
-SKIPPED := --skip gate_policies:: --skip helm:: --skip kustomize:: --skip case_1_policy --skip differential::the_engine --skip a_wrong_rule_is_refused
+# What needs policies that gate, and what has no Sluice in it. Pages show what is printed where policies gate.
+SKIPPED := --skip gate_policies:: --skip alerts:: --skip helm:: --skip kustomize:: --skip case_1_policy --skip differential::the_engine --skip a_wrong_rule_is_refused
 # Kubernetes 1.31 has no pods/resize and no DeviceClasses, and checks on a write of the status what is stored in the spec.
 SKIPPED_1.31 := $(SKIPPED) --skip growth:: --skip growth_differential:: --skip api::headroom::a_negative_amount --skip a_device_class_names_it --skip ipv6:: --skip a_resize_is_judged
 # KubeVirt 1.3 has no migrations from other clusters, and sets no limits by itself where a quota asks for them.
@@ -49,8 +49,8 @@ soak: ## what `make test` leaves out: 10,000 cases of each simulation, crashes a
 	@echo "soak 2/10: crashes at each write, API servers that stand still, ten rotations of certificates at 200 reviews a second ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- faults::
 	@SLUICE_ROTATIONS=10 $(XTASK) test --workspace --test e2e -- rotations_of_both
-	@echo "soak 3/10: re-appliers for ten minutes, ten quiet ones, 1,000 pods that a command lets go, upgrades of Sluice and of Kubernetes, removal under load ($$(date +%T))"
-	@SLUICE_REAPPLY_SECONDS=600 SLUICE_QUIET_SECONDS=600 SLUICE_PAUSED_PODS=1000 SLUICE_REMOVED_PODS=3000 $(XTASK) test --workspace --test e2e -- reapply:: nothing_is_written_in_quiet_minutes with_every_process_gone_the_command killed_again_and_again --nocapture
+	@echo "soak 3/10: re-appliers for ten minutes, ten quiet ones, 1,000 pods that a command lets go, every alert and its end, upgrades of Sluice and of Kubernetes, removal under load ($$(date +%T))"
+	@SLUICE_REAPPLY_SECONDS=600 SLUICE_QUIET_SECONDS=600 SLUICE_PAUSED_PODS=1000 SLUICE_REMOVED_PODS=3000 SLUICE_ALERTS=all SLUICE_ALERT_WINDOWS=1 $(XTASK) test --workspace --test e2e -- reapply:: nothing_is_written_in_quiet_minutes with_every_process_gone_the_command killed_again_and_again each_alert_fires --nocapture
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- installation:: --nocapture
 	@echo "soak 4/10: floods, delays, scenarios from the field, 100 drains that a command foretells ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- tenants::
