@@ -34,7 +34,7 @@ test: ## run every test; the last line is the sum
 	@$(XTASK) test
 
 # What needs policies that gate, and what has no Sluice in it. Pages show what is printed where policies gate.
-SKIPPED := --skip gate_policies:: --skip alerts:: --skip helm:: --skip kustomize:: --skip case_1_policy --skip differential::the_engine --skip a_wrong_rule_is_refused
+SKIPPED := --skip gate_policies:: --skip alerts:: --skip docs:: --skip helm:: --skip kustomize:: --skip case_1_policy --skip differential::the_engine --skip a_wrong_rule_is_refused
 # Kubernetes 1.31 has no pods/resize and no DeviceClasses, and checks on a write of the status what is stored in the spec.
 SKIPPED_1.31 := $(SKIPPED) --skip growth:: --skip growth_differential:: --skip api::headroom::a_negative_amount --skip a_device_class_names_it --skip ipv6:: --skip a_resize_is_judged
 # KubeVirt 1.3 has no migrations from other clusters, and sets no limits by itself where a quota asks for them.

@@ -16,6 +16,7 @@ mod completion;
 mod conformance;
 mod context;
 mod differential;
+mod docs;
 mod documented;
 mod evaluator_rules;
 mod evaluators;

@@ -60,9 +60,19 @@ impl Programs {
         Self { folder, kubeconfig, names: Vec::new() }
     }
 
+    /// What a page calls `shown` is `real` here.
+    pub fn call(&mut self, shown: &str, real: &str) {
+        self.names.push((shown.to_owned(), real.to_owned()));
+    }
+
     /// Where a program has its probes.
     pub fn forward(&self, program: &str, admin: &str) {
         std::fs::write(self.folder.join(program), admin).unwrap();
+    }
+
+    /// Writes a file that commands of the page read.
+    pub fn file(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.join(name), text).unwrap();
     }
 
     /// Runs a line of a shell after one with this exit code: its own, and what it prints to both outputs.
