@@ -12,27 +12,29 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # Only what is needed, with the features of the whole workspace: the next target finds it built.
 BUILD := $(CARGO) build --locked --package workspace-hack --package sluice
 
-# make demo KEEP=1 leaves the cluster up; make demo KUBECONFIG=file uses an existing one. Only a KUBECONFIG that is
-# given on the command line counts: a user's current cluster is not touched because a variable happens to be set.
+# make demo KEEP=1 leaves the cluster up, PAGE=1 shows it in a browser; make demo KUBECONFIG=file uses an existing one. Only
+# a KUBECONFIG that is given on the command line counts: a user's current cluster is not touched because a variable happens
+# to be set.
 demo_kubeconfig := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig '$(KUBECONFIG)')
 demo_keep := $(if $(filter-out 0,$(KEEP)),--keep)
+demo_page := $(if $(filter-out 0,$(PAGE)),--page)
 
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
-demo: ## see pods held and released, two namespaces share a quota, VMs counted as VMs, a migration pass a full one (KEEP=1, KUBECONFIG=file)
+demo: ## see pods held and released, two namespaces share a quota, VMs counted as VMs, a migration pass a full one (KEEP=1, PAGE=1, KUBECONFIG=file)
 	@test -x $(TARGET)/debug/sluice-demo || echo "Building Sluice: the first time about 7 minutes on two cores"
 	@$(BUILD) --package sluice-demo
-	@SLUICE_BINARY=$(TARGET)/debug/sluice $(TARGET)/debug/sluice-demo $(demo_keep) $(demo_kubeconfig)
+	@SLUICE_BINARY=$(TARGET)/debug/sluice $(TARGET)/debug/sluice-demo $(demo_keep) $(demo_page) $(demo_kubeconfig)
 
 .PHONY: test
 test: ## run every test; the last line is the sum
 	@$(XTASK) test
 
-# What needs policies that gate, and what has no Sluice in it.
-SKIPPED := --skip gate_policies:: --skip helm:: --skip kustomize:: --skip case_1_policy --skip differential::the_engine --skip a_wrong_rule_is_refused
+# What needs policies that gate, and what has no Sluice in it. Pages show what is printed where policies gate.
+SKIPPED := --skip gate_policies:: --skip alerts:: --skip docs:: --skip helm:: --skip kustomize:: --skip case_1_policy --skip differential::the_engine --skip a_wrong_rule_is_refused
 # Kubernetes 1.31 has no pods/resize and no DeviceClasses, and checks on a write of the status what is stored in the spec.
 SKIPPED_1.31 := $(SKIPPED) --skip growth:: --skip growth_differential:: --skip api::headroom::a_negative_amount --skip a_device_class_names_it --skip ipv6:: --skip a_resize_is_judged
 # KubeVirt 1.3 has no migrations from other clusters, plugs in no interfaces where its gate HotplugNICs is not set, makes no
@@ -48,8 +50,8 @@ soak: ## what `make test` leaves out: 10,000 cases of each simulation, crashes a
 	@echo "soak 2/10: crashes at each write, API servers that stand still, ten rotations of certificates at 200 reviews a second ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- faults::
 	@SLUICE_ROTATIONS=10 $(XTASK) test --workspace --test e2e -- rotations_of_both
-	@echo "soak 3/10: re-appliers for ten minutes, ten quiet ones, 1,000 pods that a command lets go, upgrades of Sluice and of Kubernetes, removal under load ($$(date +%T))"
-	@SLUICE_REAPPLY_SECONDS=600 SLUICE_QUIET_SECONDS=600 SLUICE_PAUSED_PODS=1000 SLUICE_REMOVED_PODS=3000 $(XTASK) test --workspace --test e2e -- reapply:: nothing_is_written_in_quiet_minutes with_every_process_gone_the_command killed_again_and_again --nocapture
+	@echo "soak 3/10: re-appliers for ten minutes, ten quiet ones, 1,000 pods that a command lets go, every alert and its end, upgrades of Sluice and of Kubernetes, removal under load ($$(date +%T))"
+	@SLUICE_REAPPLY_SECONDS=600 SLUICE_QUIET_SECONDS=600 SLUICE_PAUSED_PODS=1000 SLUICE_REMOVED_PODS=3000 SLUICE_ALERTS=all SLUICE_ALERT_WINDOWS=1 $(XTASK) test --workspace --test e2e -- reapply:: nothing_is_written_in_quiet_minutes with_every_process_gone_the_command killed_again_and_again each_alert_fires --nocapture
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- installation:: --nocapture
 	@echo "soak 4/10: floods, delays, scenarios from the field, 100 drains that a command foretells ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- tenants::

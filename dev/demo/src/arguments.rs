@@ -29,6 +29,7 @@ use crate::screen::Size;
 The same by make:
   make demo                     the story
   make demo KEEP=1              … and the cluster stays up, with hints what to try
+  make demo PAGE=1              … with the page of `sluice dashboard` beside it
   make demo KUBECONFIG=file     … on your cluster
 
 Exit status: 0 if all came true, 1 if something was not released (or too much was) in time, 130 after Ctrl-C.
@@ -42,6 +43,10 @@ pub struct Arguments {
     /// Leave the cluster up (with --kubeconfig: the namespace) and print how to use it and how to remove it
     #[arg(long)]
     pub keep: bool,
+
+    /// Show the cluster on a page in your browser too, by `sluice dashboard`; its address is printed at the beginning
+    #[arg(long)]
+    pub page: bool,
 
     /// Do not ask before something is created on the cluster of --kubeconfig
     #[arg(long, requires = "kubeconfig")]
@@ -85,8 +90,9 @@ mod tests {
             let all = ["sluice-demo"].iter().chain(words);
             assert!(Arguments::try_parse_from(all).is_err(), "{words:?}");
         }
-        assert!(
-            Arguments::try_parse_from(["sluice-demo", "--kubeconfig", "f", "--yes", "--pace", "0.5"]).is_ok()
-        );
+        for words in [&["--kubeconfig", "f", "--yes", "--pace", "0.5", "--page"][..], &["--page", "--keep"]] {
+            let all = ["sluice-demo"].iter().chain(words);
+            assert!(Arguments::try_parse_from(all).unwrap().page, "{words:?}");
+        }
     }
 }

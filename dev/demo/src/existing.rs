@@ -18,6 +18,7 @@ use sluice_testbed::{ports, wait};
 
 use crate::arguments::Arguments;
 use crate::examples::NAMESPACE;
+use crate::page::Page;
 use crate::scene::Scene;
 use crate::screen::Screen;
 use crate::signals::{Interrupted, Signals};
@@ -50,13 +51,17 @@ pub async fn run(
         installed(&client, &place).await?;
         let allowed = in_time("listing AAQs", cluster::are_allowed(&client)).await??;
         screen.say(&plan(&place, &name, allowed, arguments.keep))?;
-        Ok(if arguments.yes || asked().await? { Some((client, allowed)) } else { None })
+        if !arguments.yes && !asked().await? {
+            return Ok(None);
+        }
+        let page = Page::offered(arguments, kubeconfig, &name, &mut screen).await?;
+        Ok(Some((client, allowed, page)))
     };
-    let prepared: anyhow::Result<Option<(Client, bool)>> = tokio::select! {
+    let prepared: anyhow::Result<Option<(Client, bool, Option<Page>)>> = tokio::select! {
         prepared = prepared => prepared,
         () = signals.came(1) => Err(Interrupted.into()),
     };
-    let Some((client, allowed)) = prepared? else {
+    let Some((client, allowed, _page)) = prepared? else {
         return Ok(screen.say("Nothing was created.")?);
     };
     let objects = created(&name, allowed);

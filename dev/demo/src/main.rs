@@ -10,6 +10,7 @@ mod existing;
 mod follow;
 mod migration;
 mod own;
+mod page;
 mod quota_line;
 mod reason;
 mod scene;
@@ -76,7 +77,8 @@ async fn run(arguments: Arguments) -> anyhow::Result<u8> {
         return existing::run(kubeconfig, &arguments, Screen::new(size), signals).await.map(|()| 0);
     }
     if arguments.keep && !arguments.in_background {
-        let words = ["--keep".to_owned(), format!("--pace={}", arguments.pace.as_secs_f64())];
+        let mut words = vec!["--keep".to_owned(), format!("--pace={}", arguments.pace.as_secs_f64())];
+        words.extend(arguments.page.then(|| "--page".to_owned()));
         return Ok(match background::run(&words, size, &signals).await? {
             Outcome::Detached => 0,
             Outcome::Ended(code) => code,

@@ -8,6 +8,7 @@ use sluice_testbed::{Bed, BedOptions, artifacts};
 
 use crate::arguments::Arguments;
 use crate::examples::{ALLOW, NAMESPACE};
+use crate::page::Page;
 use crate::scene::Scene;
 use crate::screen::Screen;
 use crate::signals::{Interrupted, Signals};
@@ -45,6 +46,7 @@ async fn with(bed: &Bed, arguments: &Arguments, mut screen: Screen, signals: &Si
     let compiling = artifacts::compile_kubevirt_beside(&bed.dir().join("logs/kubevirt-build.log"))?;
     bed.add_nodes(2, &[("cpu", "32"), ("memory", "128Gi"), ("ephemeral-storage", "1Ti")]).await?;
     let _sluice = Running::on(bed, Setup::default()).await?;
+    let _page = Page::offered(arguments, bed.admin_kubeconfig(), NAMESPACE, &mut screen).await?;
     let scene = Scene {
         client: bed.admin()?,
         written: NAMESPACE,
@@ -78,6 +80,7 @@ async fn with(bed: &Bed, arguments: &Arguments, mut screen: Screen, signals: &Si
 const NEXT: &str = "
 Go on:
   make demo KEEP=1           leaves the cluster up, to try things with kubectl
+  make demo PAGE=1           shows the story on a page in your browser too
   make demo KUBECONFIG=file  the same story on your cluster, with Sluice from deploy/install.yaml
   examples/                  the files that were applied";
 

@@ -1,14 +1,16 @@
 //! The demo as people start it.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     reason = "helpers of tests are not seen as tests"
 )]
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -119,16 +121,37 @@ fn assert_migration(text: &str) {
     assert!(text.contains("quota one-vm             pods 1/1, requests.cpu 1/1, requests.memory "), "{text}");
 }
 
-/// Reads lines until one contains `text`.
-fn read_until(child: &mut Child, text: &str) -> BufReader<std::process::ChildStdout> {
-    let mut reader = BufReader::new(child.stdout.take().unwrap());
+fn output_of(child: &mut Child) -> BufReader<ChildStdout> {
+    BufReader::new(child.stdout.take().unwrap())
+}
+
+/// Reads lines until one contains `text`; returns that.
+fn read_until(reader: &mut impl BufRead, text: &str) -> String {
     let (mut line, mut all) = (String::new(), String::new());
     while !line.contains(text) {
         line.clear();
         assert_ne!(reader.read_line(&mut line).unwrap(), 0, "{text:?} did not come:\n{all}");
         all.push_str(&line);
     }
-    reader
+    line
+}
+
+/// What the page shows to the browser that comes first; `None`: nobody listens.
+fn visit(entrance: &str) -> Option<String> {
+    let (host, path) = entrance.trim().strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let get = |path: &str, cookie: &str| {
+        let mut stream = TcpStream::connect(host).ok()?;
+        let request =
+            format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        Some(answer)
+    };
+    let welcome = get(path, "")?;
+    let cookie = welcome.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect(&welcome);
+    let (root, _) = path.split_once("/enter/").unwrap();
+    get(&format!("{root}/"), cookie.split(';').next().unwrap())
 }
 
 fn interrupt(pid: u32) {
@@ -160,13 +183,18 @@ async fn the_story_comes_true_on_a_cluster_of_its_own() {
 async fn ctrl_c_leaves_nothing() {
     let _stage = STAGES.acquire().await.unwrap();
     let beds = tempfile::tempdir().unwrap();
-    let mut child = demo(&[]).env("SLUICE_BED_DIR", beds.path()).spawn().unwrap();
-    let mut reader = read_until(&mut child, "Five more pods come.");
+    let mut child = demo(&["--page"]).env("SLUICE_BED_DIR", beds.path()).spawn().unwrap();
+    let mut reader = output_of(&mut child);
+    let entrance = read_until(&mut reader, "  http://127.0.0.1:");
+    read_until(&mut reader, "Five more pods come.");
+    let page = visit(&entrance).unwrap();
+    assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("compute"), "{page}");
     interrupt(child.id());
     let mut rest = String::new();
     reader.read_to_string(&mut rest).unwrap();
     assert!(!rest.contains("were held"), "a summary of half a story: {rest}");
     assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(visit(&entrance), None, "the page outlives the demo");
     until_empty(beds.path()).await;
 }
 
@@ -174,7 +202,7 @@ async fn ctrl_c_leaves_nothing() {
 async fn a_kept_cluster_stays_until_it_is_stopped() {
     let _stage = STAGES.acquire().await.unwrap();
     let beds = tempfile::tempdir().unwrap();
-    let mut command = demo(&["--keep"]);
+    let mut command = demo(&["--keep", "--page"]);
     command.env("SLUICE_BED_DIR", beds.path());
     let output = output(command).await;
     let text = told(&output);
@@ -202,9 +230,14 @@ async fn a_kept_cluster_stays_until_it_is_stopped() {
         assert!(migrated.contains(part), "{part:?} is missing in:\n{migrated}");
     }
     let _ = std::fs::remove_dir_all(beds.path().join("cache"));
+    let entrance = text.lines().find(|line| line.starts_with("  http://127.0.0.1:")).unwrap();
+    let page = visit(entrance).unwrap();
+    assert!(page.contains("team-a"), "the page goes on without the command: {page}");
     let pid = said("kill ").split_whitespace().next().unwrap().parse().unwrap();
     interrupt(pid);
     until_empty(beds.path()).await;
+    let gone = || async { visit(entrance).is_none().then_some(()) };
+    wait::eventually(SOON, gone, "the page to end with the cluster").await.unwrap();
 }
 
 /// Names of what the demo makes outside of its namespaces.
@@ -243,10 +276,14 @@ async fn the_story_comes_true_on_an_existing_cluster() {
     assert_eq!(unasked.status.code(), Some(1));
     assert!(told(&unasked).contains("--yes"), "{}", told(&unasked));
 
-    let mut child = demo(&["--kubeconfig", kubeconfig, "--yes"]).spawn().unwrap();
-    let _reader = read_until(&mut child, "Five more pods come.");
+    let mut child = demo(&["--kubeconfig", kubeconfig, "--yes", "--page"]).spawn().unwrap();
+    let mut reader = output_of(&mut child);
+    let entrance = read_until(&mut reader, "  http://127.0.0.1:");
+    read_until(&mut reader, "Five more pods come.");
+    assert!(visit(&entrance).unwrap().contains("sluice-demo-"));
     interrupt(child.id());
     assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(visit(&entrance), None, "the page outlives the demo");
     assert_eq!(leftovers(&bed).await, Vec::<String>::new());
 
     for is_allowed in [false, true] {

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 mod admission;
+mod alerts;
 mod api;
 mod best_effort;
 mod bundle;
@@ -15,6 +16,8 @@ mod completion;
 mod conformance;
 mod context;
 mod differential;
+mod docs;
+mod documented;
 mod evaluator_rules;
 mod evaluators;
 mod exec_plugins;
@@ -38,6 +41,7 @@ mod packaging;
 mod pages;
 mod pause;
 mod pods;
+mod prometheus;
 mod proxies;
 mod rbac;
 mod reapply;
