@@ -80,7 +80,7 @@ impl Gate {
         let (now, pods) = self.locked(Work::Settle, |state, _| {
             let now = state.pods_of_namespace(namespace);
             let again = if sent == Some(now) { 0 } else { config.in_rounds };
-            (now, state.to_ask_in_shadow(namespace, again))
+            (now, state.plan_shadow_asks(namespace, again))
         });
         if pods.is_empty() {
             return now;

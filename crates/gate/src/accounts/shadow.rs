@@ -44,7 +44,7 @@ impl Accounts {
     }
 
     /// The pods of the namespace about which evaluators are to be asked that are asked later; `again`: these about all.
-    pub fn to_ask_in_shadow(
+    pub fn plan_shadow_asks(
         &self,
         cluster: &Cluster,
         namespace: NamespaceId,

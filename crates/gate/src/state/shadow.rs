@@ -48,9 +48,9 @@ impl State {
     }
 
     /// The pods of the namespace about which evaluators are to be asked that are asked later; `again`: these about all.
-    pub(crate) fn to_ask_in_shadow(&self, namespace: &str, again: u16) -> Vec<AskInShadow> {
+    pub(crate) fn plan_shadow_asks(&self, namespace: &str, again: u16) -> Vec<AskInShadow> {
         let namespace = self.cluster.namespaces.id(namespace);
-        namespace.map_or_else(Vec::new, |id| self.accounts.to_ask_in_shadow(&self.cluster, id, again))
+        namespace.map_or_else(Vec::new, |id| self.accounts.plan_shadow_asks(&self.cluster, id, again))
     }
 
     /// Evaluators that were asked later, by the configuration of this number, say this of the pod with this hash.

@@ -47,8 +47,8 @@ impl Story {
     }
 
     /// About whom the sidecar is to be asked.
-    fn to_ask(&self, again: u16) -> Vec<String> {
-        let asked = self.state.to_ask_in_shadow(NAMESPACE, again);
+    fn asked(&self, again: u16) -> Vec<String> {
+        let asked = self.state.plan_shadow_asks(NAMESPACE, again);
         assert!(asked.iter().all(|it| it.selected == 0b10), "{asked:?}");
         let mut names: Vec<String> = asked.iter().map(|it| it.pod.name.to_string()).collect();
         names.sort();
@@ -90,9 +90,9 @@ fn it_is_asked_about_what_it_selects_once_and_charges_nothing() {
     story.create_in_shadow("db", "a", 0);
     story.create_in_shadow("web", "b", 0);
     assert_eq!((story.gated(), story.server.used()), (vec![], "200m"), "nobody waits for it");
-    assert_eq!(story.to_ask(0), ["a"]);
+    assert_eq!(story.asked(0), ["a"]);
     story.say_later("a", charging(300), true, 2_000);
-    assert_eq!((story.to_ask(0), story.to_ask(0b10)), (vec![], vec!["a".to_owned()]));
+    assert_eq!((story.asked(0), story.asked(0b10)), (vec![], vec!["a".to_owned()]));
     assert_eq!((story.figures().matched, story.total().as_deref()), (1, Some("200m")));
     assert_eq!(story.server.used(), "200m");
 }
@@ -106,21 +106,21 @@ fn what_was_said_stays_until_something_else_is_said_of_what_the_pod_is_now() {
     let before = content_of(story.server.pods().next().unwrap().1);
     story.server.edit(&key, |pod| pod["metadata"]["labels"]["size"] = json!("large"));
     story.run(at(2_020));
-    assert_eq!((story.to_ask(0), story.total().as_deref()), (vec!["a".to_owned()], Some("200m")));
+    assert_eq!((story.asked(0), story.total().as_deref()), (vec!["a".to_owned()], Some("200m")));
     let pod = story.server.pods().next().unwrap().1.clone();
     let late = vec![SaidLater { place: 1, opinion: charging(700), is_final: true }];
     story.state.on_said_later(&seen(&pod), (story.state.shadow_revision(), before), late, true);
     story.run(at(2_030));
     assert_eq!(story.total().as_deref(), Some("200m"), "it is about what the pod was");
     story.say_later("a", charging(500), true, 2_040);
-    assert_eq!((story.to_ask(0).len(), story.total().as_deref()), (0, Some("400m")));
+    assert_eq!((story.asked(0).len(), story.total().as_deref()), (0, Some("400m")));
     story.say_later("a", Opinion::NoMatch, true, 2_050);
     assert_eq!((story.figures().matched, story.total()), (0, None));
     // It selects the pod no more.
     story.say_later("a", charging(500), true, 2_060);
     story.server.edit(&key, |pod| pod["metadata"]["labels"] = json!({"app": "web"}));
     story.run(at(2_070));
-    assert_eq!((story.to_ask(0b10).len(), story.figures().matched, story.total()), (0, 0, None));
+    assert_eq!((story.asked(0b10).len(), story.figures().matched, story.total()), (0, 0, None));
 }
 
 #[test]
@@ -138,8 +138,8 @@ fn without_an_answer_a_pod_that_waits_would_be_held_and_is_asked_about_again() {
         (0, 1),
         "one that runs would be charged as before"
     );
-    assert_eq!(story.to_ask(0), ["a", "b"]);
+    assert_eq!(story.asked(0), ["a", "b"]);
     let another = with_sidecar();
     story.state.follow_shadow(Some(Arc::new(another)));
-    assert_eq!(story.to_ask(0).len(), 0, "by another configuration nothing was seen yet");
+    assert_eq!(story.asked(0).len(), 0, "by another configuration nothing was seen yet");
 }
