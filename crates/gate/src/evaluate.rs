@@ -22,8 +22,8 @@ use super::other_pods::{Gathering, NamespacePods, OtherPodsForm, TooMany, add_pa
 use super::shadow::{MOST_SHADOWS, Opinion, RuleFigures, SeenPod, ShadowConfig};
 use super::state::State;
 
-/// No answer takes longer, whatever the deadlines of evaluators are.
-pub(super) const ANSWERED_IN: Duration = Duration::from_secs(60);
+/// No namespace takes longer to be read.
+pub(super) const READ_IN: Duration = Duration::from_secs(60);
 
 /// So long an update of a pod waits for an answer.
 const JUDGED_IN: Duration = Duration::from_secs(2);
@@ -126,7 +126,7 @@ impl Gate {
             None => self.read_text(apply, (&question.namespace, &question.name), question.hash).await?,
         };
         let other_pods = beside.map(|pods| pods.encoded.clone()).unwrap_or_default();
-        let answer = ask(&question.config, asked(question, text, other_pods)).await;
+        let answer = question.config.asker.ask(asked(question, text, other_pods)).await;
         if answer.is_ok() {
             self.texts.lock().forget(&question.uid);
         }
@@ -138,7 +138,7 @@ impl Gate {
         let ReadRound { namespace, name, round, form } = read;
         let reading = read_namespace(apply, &self.view, &name, round.version, form);
         let late = || Err(NotRead { text: UNREAD.into(), are_too_many: false });
-        let pods = timeout(ANSWERED_IN, reading).await.unwrap_or_else(|_| late());
+        let pods = timeout(READ_IN, reading).await.unwrap_or_else(|_| late());
         self.metrics.observe_round(pods.as_ref().map(|pods| pods.fit));
         let read = pods.map(|pods| {
             let _ = round.pods.set(pods);
@@ -211,7 +211,7 @@ impl Gate {
                 counted,
                 selected,
             };
-            ask(&config, asked).await
+            config.asker.ask(asked).await
         };
         let said = timeout(JUDGED_IN, asking).await;
         let silent =
@@ -258,11 +258,6 @@ fn asked(question: &Evaluate, pod_json: Bytes, other_pods: Bytes) -> EvaluatorQu
         counted: Arc::clone(&question.counted),
         selected: question.selected,
     }
-}
-
-async fn ask(config: &EvaluatorsConfig, question: EvaluatorQuestion) -> Result<Said, Failed> {
-    let silent = || Err(failed("evaluators did not answer"));
-    timeout(ANSWERED_IN, config.asker.ask(question)).await.unwrap_or_else(|_| silent())
 }
 
 fn failed(text: &str) -> Failed {

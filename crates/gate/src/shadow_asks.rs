@@ -11,7 +11,7 @@ use futures::StreamExt as _;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::evaluate::{ANSWERED_IN, read_namespace};
+use super::evaluate::{READ_IN, read_namespace};
 use super::evaluators::EvaluatorQuestion;
 use super::handle::Gate;
 use super::metrics::Work;
@@ -90,7 +90,7 @@ impl Gate {
         let beside = match (config.other_pods.filter(|_| see_others), self.reader.get()) {
             (Some(form), Some(reader)) => {
                 let reading = read_namespace(reader, &self.view, namespace, now.0, form);
-                timeout(ANSWERED_IN, reading).await.ok().and_then(Result::ok)
+                timeout(READ_IN, reading).await.ok().and_then(Result::ok)
             }
             _ => None,
         };
@@ -141,7 +141,7 @@ impl Gate {
             counted: Arc::clone(&pod.counted),
             selected,
         };
-        let answers = timeout(ANSWERED_IN, config.asker.ask_later(question)).await;
+        let answers = timeout(READ_IN, config.asker.ask_later(question)).await;
         said.extend(answers.unwrap_or_else(|_| none_of(selected)));
         (pod, said)
     }

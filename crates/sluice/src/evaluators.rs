@@ -62,9 +62,12 @@ impl ActiveEvaluators {
     /// An event of the watch of `Evaluator`s. When this returns, no pod goes by the rules and policies of before.
     pub fn on_evaluators(&self, event: &Event<EvaluatorWire>) {
         let Changed { enforced, shadow } = self.objects.apply(event);
-        for (place, limits) in self.objects.limits().into_iter().enumerate() {
-            self.sidecars.evaluators.limit(place, limits);
+        let limits = self.objects.limits();
+        for (place, limits) in limits.iter().enumerate() {
+            self.sidecars.evaluators.limit(place, *limits);
         }
+        let at_once: Vec<usize> = limits.iter().map(|limits| limits.concurrency).collect();
+        self.gate.limit_evaluators(&at_once);
         if let Some(in_force) = enforced {
             let rules: Vec<&str> = in_force.rules.iter().map(|rule| &**rule.name()).collect();
             let asked =

@@ -12,7 +12,7 @@ use super::stories::{Story, at};
 use crate::{Action, Evaluate, EvaluatorsConfig, Price, Selection};
 
 /// A sidecar that is about pods of this app, before one that is about all other apps.
-fn two_apps() -> EvaluatorsConfig {
+pub(super) fn two_apps() -> EvaluatorsConfig {
     let of = |app: &'static str| {
         let pods = Selector::from_iter([("app", app)]);
         (app.into(), Selection { pods, ..Selection::default() })
@@ -22,7 +22,7 @@ fn two_apps() -> EvaluatorsConfig {
 
 impl Story {
     /// Beside a quota of 1000m.
-    fn asking(config: EvaluatorsConfig) -> Self {
+    pub(super) fn asking(config: EvaluatorsConfig) -> Self {
         let mut story = Self::led();
         story.state.follow_evaluators(Some(Arc::new(config)), at(0));
         story.server.set_hard(1000);
@@ -30,7 +30,7 @@ impl Story {
         story
     }
 
-    fn create_of(&mut self, app: &str, name: &str, milli_cpu: u64) {
+    pub(super) fn create_of(&mut self, app: &str, name: &str, milli_cpu: u64) {
         self.server.create_pod_with(name, milli_cpu, |pod| pod["metadata"]["labels"] = json!({"app": app}));
     }
 
