@@ -99,9 +99,8 @@ impl Gate {
         let asks = pods.into_iter().map(|pod| self.ask_in_shadow(pod, unasked, beside.as_ref(), config));
         let mut said = futures::stream::iter(asks).buffer_unordered(AT_A_TIME);
         while let Some((pod, said)) = said.next().await {
-            let are_all_final = said.iter().all(|said| said.is_final);
             let content = (revision, pod.hash);
-            self.locked(Work::Settle, |state, _| state.on_said_later(&pod.pod, content, said, are_all_final));
+            self.locked(Work::Settle, |state, _| state.on_said_later(&pod.pod, content, said));
         }
         // What is said is summed up with what is decided.
         self.news.notify_one();

@@ -71,8 +71,8 @@ impl Accounts {
     }
 
     /// Evaluators that were asked later say this of the pod.
-    pub fn on_said_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>, are_all_final: bool) {
-        self.shadow.take_later(id, hash, said, are_all_final);
+    pub fn on_said_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>) {
+        self.shadow.take_later(id, hash, said);
     }
 
     /// Rules may select the namespace, or select it no more.

@@ -59,10 +59,9 @@ impl State {
         pod: &SeenPod,
         (revision, hash): (u32, u128),
         said: Vec<SaidLater>,
-        are_all_final: bool,
     ) {
         if let Some(id) = self.seen(pod).filter(|_| self.accounts.shadow_revision() == revision) {
-            self.accounts.on_said_later(id, hash, said, are_all_final);
+            self.accounts.on_said_later(id, hash, said);
         }
     }
 

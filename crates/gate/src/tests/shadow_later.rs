@@ -60,7 +60,7 @@ impl Story {
         let pod = self.server.pods().find(|(known, _)| *known == name).unwrap().1.clone();
         let content = (self.state.shadow_revision(), content_of(&pod));
         let said = vec![SaidLater { place: 1, opinion, is_final }];
-        self.state.on_said_later(&seen(&pod), content, said, is_final);
+        self.state.on_said_later(&seen(&pod), content, said);
         self.run(at(now));
     }
 
@@ -109,7 +109,7 @@ fn what_was_said_stays_until_something_else_is_said_of_what_the_pod_is_now() {
     assert_eq!((story.asked(0), story.total().as_deref()), (vec!["a".to_owned()], Some("200m")));
     let pod = story.server.pods().next().unwrap().1.clone();
     let late = vec![SaidLater { place: 1, opinion: charging(700), is_final: true }];
-    story.state.on_said_later(&seen(&pod), (story.state.shadow_revision(), before), late, true);
+    story.state.on_said_later(&seen(&pod), (story.state.shadow_revision(), before), late);
     story.run(at(2_030));
     assert_eq!(story.total().as_deref(), Some("200m"), "it is about what the pod was");
     story.say_later("a", charging(500), true, 2_040);
@@ -142,4 +142,41 @@ fn without_an_answer_a_pod_that_waits_would_be_held_and_is_asked_about_again() {
     let another = with_sidecar();
     story.state.follow_shadow(Some(Arc::new(another)));
     assert_eq!(story.asked(0).len(), 0, "by another configuration nothing was seen yet");
+}
+
+/// Of two sidecars the one selects the namespace later than the other.
+#[test]
+fn who_selects_a_pod_later_is_asked_about_it_though_another_has_said_something() {
+    let mut story = Story::led();
+    let of = |tier: Option<&'static str>| {
+        let namespaces = tier.map_or_else(Selector::default, |tier| Selector::from_iter([("tier", tier)]));
+        ("sidecar".into(), Selection { namespaces, ..Selection::default() })
+    };
+    let evaluators = vec![("rule".into(), Selection::default()), of(None), of(Some("gold"))];
+    let config = ShadowConfig { evaluators, later: 0b110, ..(*config()).clone() };
+    story.state.follow_shadow(Some(Arc::new(config)));
+    story.server.set_hard(1000);
+    story.server.create_pod("a", 100, 0);
+    story.run(at(0));
+    let pod = story.server.pods().next().unwrap().1.clone();
+    let hash = content_of(&pod);
+    let content = Content { hash, selected_by: 0b111, revision: story.state.shadow_revision() };
+    story.state.see_in_shadow(&seen(&pod), content);
+    story.state.on_opinions(&seen(&pod), content, Vec::new());
+    let asked = |story: &mut Story| {
+        let asked = story.state.plan_shadow_asks(NAMESPACE, 0);
+        asked.iter().map(|it| it.selected).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&mut story), [0b010]);
+    let said = vec![SaidLater { place: 1, opinion: Opinion::NoMatch, is_final: true }];
+    story.state.on_said_later(&seen(&pod), (content.revision, hash), said);
+    assert!(asked(&mut story).is_empty());
+    let labels = json!({"tier": "gold"});
+    story.state.apply_namespace(
+        &super::server::wire(json!({
+            "metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "2", "labels": labels},
+        })),
+        at(20),
+    );
+    assert_eq!(asked(&mut story), [0b100]);
 }

@@ -17,8 +17,8 @@ struct Known {
     content: Content,
     /// By the place of the evaluator; what does not match is left out.
     opinions: Vec<(usize, Opinion)>,
-    /// Those that are asked later have said this of a pod with this hash.
-    said_of: Option<u128>,
+    /// Those that are asked later and have said of this content what holds until it changes, a bit for each.
+    said: u16,
     /// What is summed up of the pod, by the place of the evaluator.
     counted: Vec<(usize, Standing)>,
 }
@@ -95,8 +95,12 @@ impl Shadow {
             return;
         }
         let later = self.config().map_or(0, |config| config.later) & content.selected_by;
-        let fresh = Known { content, opinions: Vec::new(), said_of: None, counted: Vec::new() };
+        let fresh = Known { content, opinions: Vec::new(), said: 0, counted: Vec::new() };
         let known = self.pods.entry(id).or_insert(fresh);
+        if known.content.hash != content.hash {
+            // Nothing was said yet of what it is now.
+            known.said = 0;
+        }
         known.content = content;
         known.opinions.retain(|(place, _)| later >> place & 1 == 1);
         known.opinions.extend(opinions.into_iter().filter(|(_, opinion)| *opinion != Opinion::NoMatch));
@@ -106,16 +110,15 @@ impl Shadow {
     /// Those that are to be asked later about the pod, a bit for each, and its hash; `again`: these about each pod.
     pub fn to_ask(&self, id: PodId, again: u16) -> Option<(u16, u128)> {
         let (known, config) = self.pods.get(&id).zip(self.config())?;
-        let is_said = known.said_of == Some(known.content.hash);
-        let asked = config.later & known.content.selected_by & if is_said { again } else { u16::MAX };
+        let asked = config.later & known.content.selected_by & (!known.said | again);
         (asked != 0).then_some((asked, known.content.hash))
     }
 
     /// Evaluators that were asked later say this of the pod with this hash.
-    pub fn take_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>, are_all_final: bool) {
+    pub fn take_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>) {
         let Some(known) = self.pods.get_mut(&id).filter(|known| known.content.hash == hash) else { return };
-        known.said_of = are_all_final.then_some(hash);
-        for SaidLater { place, opinion, .. } in said {
+        for SaidLater { place, opinion, is_final } in said.into_iter().filter(|it| it.place < MOST_SHADOWS) {
+            known.said = if is_final { known.said | 1 << place } else { known.said & !(1 << place) };
             known.opinions.retain(|(known, _)| *known != place);
             if opinion != Opinion::NoMatch {
                 known.opinions.push((place, opinion));
