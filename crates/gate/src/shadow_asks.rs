@@ -1,5 +1,6 @@
 //! Asks the evaluators in the shadow that are not in this process: one namespace after the other, in the background. No pod
-//! waits for them, so they are asked at leisure, and again only about what has changed.
+//! waits for them, so they are asked at leisure, and again only about what has changed, or later each time where they had no
+//! answer.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -55,12 +56,16 @@ impl Gate {
     }
 
     async fn keep_asking(&self, revision: u32, config: &Arc<ShadowConfig>) -> Infallible {
-        let mut sent = Sent::new();
+        let (mut sent, mut unreachable) = (Sent::new(), u16::MAX);
         let mut ticks = interval(PACE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let namespaces = self.state().lock().shadow_namespaces();
+            let before = std::mem::replace(&mut unreachable, config.asker.unreachable());
+            let namespaces = self.locked(Work::Settle, |state, _| {
+                state.retry_in_shadow(before & !unreachable);
+                state.shadow_namespaces()
+            });
             sent.retain(|known, _| namespaces.contains(known));
             for namespace in namespaces {
                 let is_sent = sent.get(&namespace).copied();
@@ -77,10 +82,10 @@ impl Gate {
         sent: Option<(u64, usize)>,
         (revision, config): (u32, &Arc<ShadowConfig>),
     ) -> (u64, usize) {
-        let (now, pods) = self.locked(Work::Settle, |state, _| {
+        let (now, pods) = self.locked(Work::Settle, |state, at| {
             let now = state.pods_of_namespace(namespace);
             let again = if sent == Some(now) { 0 } else { config.in_rounds };
-            (now, state.plan_shadow_asks(namespace, again))
+            (now, state.plan_shadow_asks(namespace, again, at))
         });
         if pods.is_empty() {
             return now;
@@ -100,7 +105,7 @@ impl Gate {
         let mut said = futures::stream::iter(asks).buffer_unordered(AT_A_TIME);
         while let Some((pod, said)) = said.next().await {
             let content = (revision, pod.hash);
-            self.locked(Work::Settle, |state, _| state.on_said_later(&pod.pod, content, said));
+            self.locked(Work::Settle, |state, now| state.on_said_later(&pod.pod, content, said, now));
         }
         // What is said is summed up with what is decided.
         self.news.notify_one();

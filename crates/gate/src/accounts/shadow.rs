@@ -11,6 +11,7 @@ use super::Accounts;
 use crate::accounts::parts::shadow::{Change, Standing, Sums};
 use crate::action::Release;
 use crate::cluster::Cluster;
+use crate::config::Moment;
 use crate::evaluators::{Content, Price};
 use crate::shadow::{
     AskInShadow, MOST_TOLD, Opinion, RuleFigures, SaidLater, SeenPod, ShadowAmount, ShadowConfig,
@@ -43,21 +44,22 @@ impl Accounts {
         self.shadow.take(id, content, opinions);
     }
 
-    /// The pods of the namespace about which evaluators are to be asked that are asked later; `again`: these about all.
+    /// The pods of the namespace about which evaluators are to be asked now that are asked later; `again`: these about all.
     pub fn plan_shadow_asks(
-        &self,
+        &mut self,
         cluster: &Cluster,
         namespace: NamespaceId,
         again: u16,
+        now: Moment,
     ) -> Vec<AskInShadow> {
-        let Some((known, config)) = cluster.namespaces.get(namespace).zip(self.shadow.config()) else {
-            return Vec::new();
-        };
+        let Some(known) = cluster.namespaces.get(namespace) else { return Vec::new() };
+        self.shadow.expire(known.pods(), again);
+        let Some(config) = self.shadow.config() else { return Vec::new() };
         let in_namespace = config.evaluators.iter().enumerate().fold(0, |bits, (place, (_, it))| {
             if known.is_selected(&it.namespaces) { bits | 1 << place } else { bits }
         });
         let to_ask = known.pods().iter().filter_map(|id| {
-            let (asked, hash) = self.shadow.to_ask(*id, again)?;
+            let (asked, hash) = self.shadow.to_ask(*id, now.mono_ms)?;
             let record = cluster.pods.get(*id)?;
             let selected = asked & in_namespace;
             if selected == 0 || !self.may_be_evaluated(cluster, *id, record) {
@@ -70,9 +72,14 @@ impl Accounts {
         to_ask.collect()
     }
 
+    /// These evaluators can be asked again, a bit for each.
+    pub fn retry_in_shadow(&mut self, places: u16) {
+        self.shadow.retry(places);
+    }
+
     /// Evaluators that were asked later say this of the pod.
-    pub fn on_said_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>) {
-        self.shadow.take_later(id, hash, said);
+    pub fn on_said_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>, now: Moment) {
+        self.shadow.take_later(id, hash, said, now.mono_ms);
     }
 
     /// Rules may select the namespace, or select it no more.
