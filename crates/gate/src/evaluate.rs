@@ -33,7 +33,8 @@ const UNREAD: &str = "the pods of its namespace could not be read from the API s
 
 /// What is told of a pod in a namespace whose pods cannot be sent along.
 const TOO_MANY: &str = "the pods of the namespace are too many to be sent to evaluators (3.6 MB, cut to what counting \
-                        needs): have fewer in it, or run the controller with --evaluator-other-pods=none";
+                        needs): have fewer in it, or set spec.sidecar.otherPods: None in the Evaluator of each sidecar \
+                        that does not look at them";
 
 /// A pod whose text could not be had is asked about again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
