@@ -2,10 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use kube::core::Selector;
+use serde_json::json;
+use sluice_index::NamespaceWire;
+
 use super::evaluations::{failure, outcome, price};
+use super::evaluator::config;
 use super::policies::two_apps;
+use super::server::wire;
 use super::stories::{Story, at};
-use crate::Evaluate;
+use super::team::NAMESPACE;
+use crate::{Action, Evaluate, Selection};
 
 fn of<'q>(questions: &'q [Evaluate], app: &str) -> Vec<&'q Evaluate> {
     questions.iter().filter(|question| question.name.starts_with(app)).collect()
@@ -69,4 +76,46 @@ fn who_fails_slowly_takes_no_trial_of_another() {
     }
     let again = story.questions(2_000);
     assert_eq!((of(&again, "db").len(), of(&again, "web").len()), (1, 1), "one of each is tried");
+}
+
+impl Story {
+    fn tiered(&mut self, tier: &str, now: u64) {
+        let namespace: NamespaceWire = wire(json!({
+            "metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "1", "labels": {"tier": tier}},
+        }));
+        self.state.apply_namespace(&namespace, at(now));
+    }
+}
+
+/// Pods find out some at a time that others select their namespace. One that is asked about before, by those of now, may have
+/// been asked about in vain when it is its turn.
+#[test]
+fn what_was_answered_by_others_than_select_the_pod_is_not_kept() {
+    let mut config = (*config()).clone();
+    let namespaces = Selector::from_iter([("tier", "gold")]);
+    config.evaluators.push(("rule".into(), Selection { namespaces, ..Selection::default() }));
+    let mut story = Story::asking(config);
+    story.state.config_mut().reclassified_pods = 1;
+    for n in 0..8 {
+        story.server.create_pod(&format!("p{n}"), 1, 0);
+    }
+    story.see_all(at(0));
+    story.tiered("gold", 0);
+    let actions = story.state.plan(at(0));
+    let asked: Vec<Evaluate> = actions
+        .into_iter()
+        .filter_map(|action| if let Action::Evaluate(question) = action { Some(*question) } else { None })
+        .collect();
+    story.tiered("iron", 10);
+    for question in asked {
+        let milli_cpu = if question.selected == 0b11 { 700 } else { 1 };
+        story.state.on_outcome(outcome(&question, price(milli_cpu)), at(20));
+    }
+    for step in 0..100 {
+        for question in story.questions(100 + step) {
+            assert_eq!(question.selected, 0b01);
+            story.state.on_outcome(outcome(&question, price(1)), at(100 + step));
+        }
+    }
+    assert_eq!((story.gated(), story.server.used()), (vec![], "8m"));
 }

@@ -217,6 +217,12 @@ impl Evaluations {
     pub fn begin(&mut self, id: PodId, selected: u16) -> Option<(u128, u64)> {
         let is_read = |it: &&Known| it.read == self.revision && !it.is_stale;
         let open = self.open.get_mut(&id).filter(|open| open.serial.is_none())?;
+        if open.selected != selected {
+            // Others select its namespace by now. What they said would count as said by those of before.
+            self.rounds.leave(open.namespace, id);
+            self.looks.push(id);
+            return None;
+        }
         let Some(known) = self.known.get(id.0 as usize).filter(is_read) else {
             self.rounds.leave(open.namespace, id);
             return None;
