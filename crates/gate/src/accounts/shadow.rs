@@ -44,12 +44,13 @@ impl Accounts {
         self.shadow.take(id, content, opinions);
     }
 
-    /// The pods of the namespace about which evaluators are to be asked now that are asked later; `again`: these about all.
+    /// The pods of the namespace about which evaluators are to be asked now that are asked later, those behind the pod `after`
+    /// first; `again`: these about all.
     pub fn plan_shadow_asks(
         &mut self,
         cluster: &Cluster,
         namespace: NamespaceId,
-        again: u16,
+        (again, after): (u16, PodId),
         now: Moment,
     ) -> Vec<AskInShadow> {
         let Some(known) = cluster.namespaces.get(namespace) else { return Vec::new() };
@@ -67,9 +68,11 @@ impl Accounts {
             }
             let Release { namespace, name, uid, .. } = cluster.address(*id)?;
             let pod = SeenPod { namespace: (*namespace).into(), name, uid };
-            Some(AskInShadow { pod, hash, selected, counted: Arc::clone(&record.charge) })
+            Some(AskInShadow { id: *id, pod, hash, selected, counted: Arc::clone(&record.charge) })
         });
-        to_ask.collect()
+        let mut to_ask: Vec<AskInShadow> = to_ask.collect();
+        to_ask.sort_by_key(|ask| (ask.id <= after, ask.id));
+        to_ask
     }
 
     /// These evaluators can be asked again, a bit for each.

@@ -48,10 +48,16 @@ impl State {
         (versions.max().unwrap_or_default(), pods.len())
     }
 
-    /// The pods of the namespace about which evaluators are to be asked now that are asked later; `again`: these about all.
-    pub(crate) fn plan_shadow_asks(&mut self, namespace: &str, again: u16, now: Moment) -> Vec<AskInShadow> {
+    /// The pods of the namespace about which evaluators are to be asked now that are asked later, those behind the pod `after`
+    /// first; `again`: these about all.
+    pub(crate) fn plan_shadow_asks(
+        &mut self,
+        namespace: &str,
+        again_after: (u16, PodId),
+        now: Moment,
+    ) -> Vec<AskInShadow> {
         let Some(namespace) = self.cluster.namespaces.id(namespace) else { return Vec::new() };
-        self.accounts.plan_shadow_asks(&self.cluster, namespace, again, now)
+        self.accounts.plan_shadow_asks(&self.cluster, namespace, again_after, now)
     }
 
     /// These evaluators in the shadow can be asked again, a bit for each.

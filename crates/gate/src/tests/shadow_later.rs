@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::core::Selector;
 use serde_json::{Value, json};
-use sluice_engine::{Amount, Charge, Resource};
+use sluice_engine::{Amount, Charge, PodId, Resource};
 
 use super::evaluator::content_of;
 use super::server::CPU;
@@ -52,7 +52,7 @@ impl Story {
     }
 
     fn asked_at(&mut self, again: u16, now: u64) -> Vec<String> {
-        let asked = self.state.plan_shadow_asks(NAMESPACE, again, at(now));
+        let asked = self.state.plan_shadow_asks(NAMESPACE, (again, PodId(0)), at(now));
         assert!(asked.iter().all(|it| it.selected == 0b10), "{asked:?}");
         let mut names: Vec<String> = asked.iter().map(|it| it.pod.name.to_string()).collect();
         names.sort();
@@ -169,7 +169,7 @@ fn who_selects_a_pod_later_is_asked_about_it_though_another_has_said_something()
     story.state.see_in_shadow(&seen(&pod), content);
     story.state.on_opinions(&seen(&pod), content, Vec::new());
     let asked = |story: &mut Story| {
-        let asked = story.state.plan_shadow_asks(NAMESPACE, 0, at(10));
+        let asked = story.state.plan_shadow_asks(NAMESPACE, (0, PodId(0)), at(10));
         asked.iter().map(|it| it.selected).collect::<Vec<_>>()
     };
     assert_eq!(asked(&mut story), [0b010]);
