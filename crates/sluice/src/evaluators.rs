@@ -34,14 +34,11 @@ pub struct ActiveEvaluators {
 }
 
 impl ActiveEvaluators {
-    /// The sidecars are in force from now on, as without policies; those and rules when their list is read.
+    /// They are in force when the list of `Evaluator`s is read: before that it is not known which sidecars are switched off.
+    /// No process leads before.
     pub fn new(sidecars: Sidecars, gate: Gate) -> Self {
         let objects = Arc::new(EvaluatorObjects::new(sidecars.names.clone()));
-        let this = Self { sidecars, objects, gate };
-        if !this.sidecars.names.is_empty() {
-            this.enforce(this.objects.in_force());
-        }
-        this
+        Self { sidecars, objects, gate }
     }
 
     /// The `Evaluator`s.
