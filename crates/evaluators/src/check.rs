@@ -137,8 +137,8 @@ async fn others_matter(session: &mut Session, samples: &[Sample], rows: &[PodRow
         }
     }
     let text = match differing.as_slice() {
-        [] => "no: --evaluator-other-pods=none is enough, and makes questions small and few".to_owned(),
-        differing => format!("yes, keep --evaluator-other-pods=namespace: {}", differing.join(", ")),
+        [] => "no: spec.sidecar.otherPods: None in its Evaluator makes questions small and few".to_owned(),
+        differing => format!("yes, keep spec.sidecar.otherPods: Namespace: {}", differing.join(", ")),
     };
     Finding::of("other pods matter", true, text)
 }

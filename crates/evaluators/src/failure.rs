@@ -31,8 +31,8 @@ pub enum Failure {
     Error(Shown),
     /// The question is larger than what it takes, or than what is ever sent.
     #[error(
-        "cannot be asked: pod and namespace are {bytes} bytes, more than it takes, have fewer pods in it, or run the \
-         controller with --evaluator-other-pods=none"
+        "cannot be asked: pod and namespace are {bytes} bytes, more than it takes, have fewer pods in it, or, if it does \
+         not look at them, set spec.sidecar.otherPods: None in the Evaluator of its name"
     )]
     TooLarge {
         /// The size of the question.
@@ -194,7 +194,8 @@ mod tests {
             (
                 Failure::TooLarge { bytes: 5_000_000 },
                 "evaluator label cannot be asked: pod and namespace are 5000000 bytes, more than it takes, \
-                 have fewer pods in it, or run the controller with --evaluator-other-pods=none",
+                 have fewer pods in it, or, if it does not look at them, set spec.sidecar.otherPods: None in the \
+                 Evaluator of its name",
             ),
         ] {
             assert_eq!(say(failure), said);

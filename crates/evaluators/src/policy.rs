@@ -70,7 +70,8 @@ impl SidecarPolicy {
         };
         let EvaluatorSpec { on_failure, revision, sidecar, .. } = spec;
         let other_pods = sidecar.and_then(|sidecar| sidecar.other_pods);
-        let fault = unread.or(wrong).map(Arc::from);
+        let fault: Option<Arc<str>> = unread.or(wrong).map(Arc::from);
+        let on_failure = if fault.is_some() { Some(EvaluatorOnFailure::Hold) } else { on_failure };
         Self { pods, namespaces, rules, on_failure, other_pods, revision, limits, fault }
     }
 
@@ -92,7 +93,8 @@ impl SidecarPolicy {
         &self.rules
     }
 
-    /// What becomes of waiting pods when it does not work; `None`: the policy does not say.
+    /// What becomes of waiting pods when it does not work; `None`: the policy does not say. One that cannot be used holds
+    /// them: what it says of failures may be what cannot be read of it.
     #[must_use]
     pub const fn on_failure(&self) -> Option<EvaluatorOnFailure> {
         self.on_failure
@@ -250,6 +252,18 @@ mod tests {
             let fault = policy.fault().unwrap_or_default();
             assert!(fault.starts_with(said), "{fault}");
             assert!(matches!(policy.usable(), Err(Failure::BadPolicy(_))));
+        }
+    }
+
+    /// What can be read of it may be what is wrong, and the controller's flag is none of its business.
+    #[test]
+    fn what_cannot_be_used_holds_whatever_is_said_of_failures() {
+        for on_failure in [json!(null), json!("Hold"), json!("CountNatively"), json!("Never")] {
+            for wrong in [json!({"timeout": "1h"}), json!({"otherPods": 7})] {
+                let policy = SidecarPolicy::read(&json!({"onFailure": on_failure, "sidecar": wrong}));
+                assert!(policy.fault().is_some());
+                assert_eq!(policy.on_failure(), Some(EvaluatorOnFailure::Hold), "{on_failure} {wrong}");
+            }
         }
     }
 

@@ -30,7 +30,7 @@ pub struct GateConfig {
     pub charge_spacing_ms: u64,
     /// The least time between two status writes of one quota that no pod waits for.
     pub status_spacing_ms: u64,
-    /// How many questions to evaluators are in flight at a time.
+    /// How many questions to the same evaluators are in flight at a time, more where they take more at once.
     pub evaluations_at_a_time: usize,
     /// How many pods whose quotas have changed find their stage anew before others get at the state.
     pub reclassified_pods: usize,

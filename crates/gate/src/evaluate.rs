@@ -22,8 +22,8 @@ use super::other_pods::{Gathering, NamespacePods, OtherPodsForm, TooMany, add_pa
 use super::shadow::{MOST_SHADOWS, Opinion, RuleFigures, SeenPod, ShadowConfig};
 use super::state::State;
 
-/// No answer takes longer, whatever the deadlines of evaluators are.
-pub(super) const ANSWERED_IN: Duration = Duration::from_secs(60);
+/// No namespace takes longer to be read.
+pub(super) const READ_IN: Duration = Duration::from_secs(60);
 
 /// So long an update of a pod waits for an answer.
 const JUDGED_IN: Duration = Duration::from_secs(2);
@@ -33,7 +33,8 @@ const UNREAD: &str = "the pods of its namespace could not be read from the API s
 
 /// What is told of a pod in a namespace whose pods cannot be sent along.
 const TOO_MANY: &str = "the pods of the namespace are too many to be sent to evaluators (3.6 MB, cut to what counting \
-                        needs): have fewer in it, or run the controller with --evaluator-other-pods=none";
+                        needs): have fewer in it, or set spec.sidecar.otherPods: None in the Evaluator of each sidecar \
+                        that does not look at them";
 
 /// A pod whose text could not be had is asked about again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -126,7 +127,7 @@ impl Gate {
             None => self.read_text(apply, (&question.namespace, &question.name), question.hash).await?,
         };
         let other_pods = beside.map(|pods| pods.encoded.clone()).unwrap_or_default();
-        let answer = ask(&question.config, asked(question, text, other_pods)).await;
+        let answer = question.config.asker.ask(asked(question, text, other_pods)).await;
         if answer.is_ok() {
             self.texts.lock().forget(&question.uid);
         }
@@ -138,7 +139,7 @@ impl Gate {
         let ReadRound { namespace, name, round, form } = read;
         let reading = read_namespace(apply, &self.view, &name, round.version, form);
         let late = || Err(NotRead { text: UNREAD.into(), are_too_many: false });
-        let pods = timeout(ANSWERED_IN, reading).await.unwrap_or_else(|_| late());
+        let pods = timeout(READ_IN, reading).await.unwrap_or_else(|_| late());
         self.metrics.observe_round(pods.as_ref().map(|pods| pods.fit));
         let read = pods.map(|pods| {
             let _ = round.pods.set(pods);
@@ -211,7 +212,7 @@ impl Gate {
                 counted,
                 selected,
             };
-            ask(&config, asked).await
+            config.asker.ask(asked).await
         };
         let said = timeout(JUDGED_IN, asking).await;
         let silent =
@@ -258,11 +259,6 @@ fn asked(question: &Evaluate, pod_json: Bytes, other_pods: Bytes) -> EvaluatorQu
         counted: Arc::clone(&question.counted),
         selected: question.selected,
     }
-}
-
-async fn ask(config: &EvaluatorsConfig, question: EvaluatorQuestion) -> Result<Said, Failed> {
-    let silent = || Err(failed("evaluators did not answer"));
-    timeout(ANSWERED_IN, config.asker.ask(question)).await.unwrap_or_else(|_| silent())
 }
 
 fn failed(text: &str) -> Failed {

@@ -170,7 +170,8 @@ pub struct Evaluate {
 
 /// Who asks evaluators.
 pub trait AskEvaluators: Send + Sync {
-    /// What the selected evaluators together charge for a pod. The answer comes within their deadline, or is a failure.
+    /// What the selected evaluators together charge for a pod. When it is the pod's turn at each of them, the answer comes
+    /// within their deadlines, or is a failure. Until then it may take long.
     fn ask(&self, question: EvaluatorQuestion) -> BoxFuture<'static, Result<Said, Failed>>;
 
     /// The same at once, in microseconds, if [`Self::is_immediate`].

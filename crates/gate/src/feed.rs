@@ -91,6 +91,11 @@ impl Gate {
         self.change(Work::Watch, |state, now| state.set_evaluators_broken(broken, now));
     }
 
+    /// The evaluators take so many questions at once, by their places in the configuration.
+    pub fn limit_evaluators(&self, at_once: &[usize]) {
+        self.change(Work::Watch, |state, _| state.limit_evaluators(at_once));
+    }
+
     /// An event of the watch of namespaces.
     pub fn on_namespaces(&self, event: &Event<NamespaceWire>) {
         self.change(Work::Watch, |state, now| match event {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use kube::core::SelectorExt as _;
-use sluice_engine::{Charge, Quantity};
+use sluice_engine::{Charge, PodId, Quantity};
 use sluice_index::{PodFacts, PodView};
 
 use super::evaluators::{EvaluatorQuestion, Selection};
@@ -161,6 +161,7 @@ impl SeenPod {
 /// A pod about which evaluators in the shadow are to be asked.
 #[derive(Clone, Debug)]
 pub(crate) struct AskInShadow {
+    pub(crate) id: PodId,
     pub(crate) pod: SeenPod,
     /// [`PodView::hash`].
     pub(crate) hash: u128,

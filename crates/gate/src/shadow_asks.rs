@@ -1,17 +1,20 @@
-//! Asks the evaluators in the shadow that are not in this process: one namespace after the other, in the background. No pod
-//! waits for them, so they are asked at leisure, and again only about what has changed.
+//! Asks the evaluators in the shadow that are not in this process: namespaces take turns, in the background. No pod waits for
+//! them, so they are asked at leisure, and again only about what has changed, or later each time where they had no answer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use futures::future::ready;
+use futures::stream::FuturesUnordered;
+use sluice_engine::PodId;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::evaluate::{ANSWERED_IN, read_namespace};
+use super::evaluate::{READ_IN, read_namespace};
 use super::evaluators::EvaluatorQuestion;
 use super::handle::Gate;
 use super::metrics::Work;
@@ -20,11 +23,23 @@ use super::shadow::{AskInShadow, MOST_SHADOWS, Opinion, SaidLater, ShadowConfig}
 
 /// So often it is looked which pods are to be asked about.
 const PACE: Duration = Duration::from_secs(5);
-/// Questions at a time.
+/// Questions of a namespace at a time.
 const AT_A_TIME: usize = 8;
+/// Namespaces at a time: each may have its pods in memory.
+const NAMESPACES_AT_A_TIME: usize = 4;
+/// So long a namespace begins questions in its turn. The rest comes in its next one, when others had theirs.
+const TURN: Duration = Duration::from_secs(5);
 
-/// What was sent of a namespace: its latest version, and how many pods.
-type Sent = HashMap<Arc<str>, (u64, usize)>;
+/// What was sent of a namespace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// Its latest version, and how many pods.
+    state: (u64, usize),
+    /// About whom was asked last.
+    last: PodId,
+    /// Its turn was over before all were asked about.
+    has_more: bool,
+}
 
 impl Gate {
     /// Asks the evaluators in the shadow that are asked later, from this call on until `cancel`.
@@ -55,17 +70,39 @@ impl Gate {
     }
 
     async fn keep_asking(&self, revision: u32, config: &Arc<ShadowConfig>) -> Infallible {
-        let mut sent = Sent::new();
+        let (mut sent, mut unreachable) = (HashMap::<Arc<str>, Sent>::new(), u16::MAX);
+        let (mut waiting, mut under_way) = (VecDeque::<Arc<str>>::new(), FuturesUnordered::new());
+        let mut lined_up = HashSet::<Arc<str>>::new();
         let mut ticks = interval(PACE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
-            let namespaces = self.state().lock().shadow_namespaces();
-            sent.retain(|known, _| namespaces.contains(known));
-            for namespace in namespaces {
+            while under_way.len() < NAMESPACES_AT_A_TIME
+                && let Some(namespace) = waiting.pop_front()
+            {
                 let is_sent = sent.get(&namespace).copied();
-                let now = self.ask_in_namespace(&namespace, is_sent, (revision, config)).await;
-                sent.insert(namespace, now);
+                under_way.push(async move {
+                    let now = self.ask_in_namespace(&namespace, is_sent, (revision, config)).await;
+                    (namespace, now)
+                });
+            }
+            tokio::select! {
+                Some((namespace, now)) = under_way.next() => {
+                    if now.has_more {
+                        waiting.push_back(Arc::clone(&namespace));
+                    } else {
+                        lined_up.remove(&namespace);
+                    }
+                    sent.insert(namespace, now);
+                }
+                _ = ticks.tick() => {
+                    let before = std::mem::replace(&mut unreachable, config.asker.unreachable());
+                    let namespaces = self.locked(Work::Settle, |state, _| {
+                        state.retry_in_shadow(before & !unreachable);
+                        state.shadow_namespaces()
+                    });
+                    sent.retain(|known, _| namespaces.contains(known));
+                    waiting.extend(namespaces.into_iter().filter(|it| lined_up.insert(Arc::clone(it))));
+                }
             }
         }
     }
@@ -74,14 +111,16 @@ impl Gate {
     pub(crate) async fn ask_in_namespace(
         &self,
         namespace: &Arc<str>,
-        sent: Option<(u64, usize)>,
+        sent: Option<Sent>,
         (revision, config): (u32, &Arc<ShadowConfig>),
-    ) -> (u64, usize) {
-        let (now, pods) = self.locked(Work::Settle, |state, _| {
-            let now = state.pods_of_namespace(namespace);
-            let again = if sent == Some(now) { 0 } else { config.in_rounds };
-            (now, state.to_ask_in_shadow(namespace, again))
+    ) -> Sent {
+        let after = sent.map_or(PodId(0), |sent| sent.last);
+        let (state, pods) = self.locked(Work::Settle, |state, now| {
+            let seen = state.pods_of_namespace(namespace);
+            let again = if sent.is_some_and(|sent| sent.state == seen) { 0 } else { config.in_rounds };
+            (seen, state.plan_shadow_asks(namespace, (again, after), now))
         });
+        let mut now = Sent { state, last: after, has_more: false };
         if pods.is_empty() {
             return now;
         }
@@ -89,20 +128,24 @@ impl Gate {
         let see_others = pods.iter().any(|pod| pod.selected & config.in_rounds & !unreachable != 0);
         let beside = match (config.other_pods.filter(|_| see_others), self.reader.get()) {
             (Some(form), Some(reader)) => {
-                let reading = read_namespace(reader, &self.view, namespace, now.0, form);
-                timeout(ANSWERED_IN, reading).await.ok().and_then(Result::ok)
+                let reading = read_namespace(reader, &self.view, namespace, state.0, form);
+                timeout(READ_IN, reading).await.ok().and_then(Result::ok)
             }
             _ => None,
         };
         // Who is not sent the other pods although it looks at them would say something else.
         let unasked = unreachable | if beside.is_none() { config.in_rounds } else { 0 };
-        let asks = pods.into_iter().map(|pod| self.ask_in_shadow(pod, unasked, beside.as_ref(), config));
-        let mut said = futures::stream::iter(asks).buffer_unordered(AT_A_TIME);
+        let (begun, mut left) = (Instant::now(), pods.iter().map(|pod| pod.id).collect::<VecDeque<_>>());
+        let in_time = futures::stream::iter(pods).take_while(|_| ready(begun.elapsed() < TURN));
+        let asks = in_time.map(|pod| self.ask_in_shadow(pod, unasked, beside.as_ref(), config));
+        let mut said = asks.buffer_unordered(AT_A_TIME);
         while let Some((pod, said)) = said.next().await {
-            let are_all_final = said.iter().all(|said| said.is_final);
+            // All that were begun are answered, whatever their order.
+            now.last = left.pop_front().unwrap_or(now.last);
             let content = (revision, pod.hash);
-            self.locked(Work::Settle, |state, _| state.on_said_later(&pod.pod, content, said, are_all_final));
+            self.locked(Work::Settle, |state, now| state.on_said_later(&pod.pod, content, said, now));
         }
+        now.has_more = !left.is_empty();
         // What is said is summed up with what is decided.
         self.news.notify_one();
         now
@@ -141,8 +184,7 @@ impl Gate {
             counted: Arc::clone(&pod.counted),
             selected,
         };
-        let answers = timeout(ANSWERED_IN, config.asker.ask_later(question)).await;
-        said.extend(answers.unwrap_or_else(|_| none_of(selected)));
+        said.extend(config.asker.ask_later(question).await);
         (pod, said)
     }
 

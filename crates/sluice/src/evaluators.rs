@@ -34,14 +34,11 @@ pub struct ActiveEvaluators {
 }
 
 impl ActiveEvaluators {
-    /// The sidecars are in force from now on, as without policies; those and rules when their list is read.
+    /// They are in force when the list of `Evaluator`s is read: before that it is not known which sidecars are switched off.
+    /// No process leads before.
     pub fn new(sidecars: Sidecars, gate: Gate) -> Self {
         let objects = Arc::new(EvaluatorObjects::new(sidecars.names.clone()));
-        let this = Self { sidecars, objects, gate };
-        if !this.sidecars.names.is_empty() {
-            this.enforce(this.objects.in_force());
-        }
-        this
+        Self { sidecars, objects, gate }
     }
 
     /// The `Evaluator`s.
@@ -62,9 +59,12 @@ impl ActiveEvaluators {
     /// An event of the watch of `Evaluator`s. When this returns, no pod goes by the rules and policies of before.
     pub fn on_evaluators(&self, event: &Event<EvaluatorWire>) {
         let Changed { enforced, shadow } = self.objects.apply(event);
-        for (place, limits) in self.objects.limits().into_iter().enumerate() {
-            self.sidecars.evaluators.limit(place, limits);
+        let limits = self.objects.limits();
+        for (place, limits) in limits.iter().enumerate() {
+            self.sidecars.evaluators.limit(place, *limits);
         }
+        let at_once: Vec<usize> = limits.iter().map(|limits| limits.concurrency).collect();
+        self.gate.limit_evaluators(&at_once);
         if let Some(in_force) = enforced {
             let rules: Vec<&str> = in_force.rules.iter().map(|rule| &**rule.name()).collect();
             let asked =

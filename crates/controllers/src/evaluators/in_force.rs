@@ -11,7 +11,7 @@ use super::{Kind, Objects, Place};
 pub struct InForce {
     /// The rules.
     pub rules: Vec<Arc<RuleEvaluator>>,
-    /// How each sidecar is asked, by its place; `None`: it is not, for its policy is off or in the shadow.
+    /// How each sidecar is asked, by its place; `None`: it is not, for its policy is off or in the shadow, or not known yet.
     pub sidecars: Vec<Option<Arc<SidecarPolicy>>>,
 }
 
@@ -48,11 +48,9 @@ impl Shadowed {
 impl InForce {
     /// What charges pods, and what is tried in the shadow.
     pub(super) fn of(objects: &Objects, sidecars: &[Arc<str>], most_rules: usize) -> (Self, Vec<Shadowed>) {
-        let by_default = Arc::new(SidecarPolicy::default());
-        let mut in_force = Self {
-            rules: Vec::new(),
-            sidecars: sidecars.iter().map(|_| Some(Arc::clone(&by_default))).collect(),
-        };
+        let by_default = objects.are_all_known.then(|| Arc::new(SidecarPolicy::default()));
+        let mut in_force =
+            Self { rules: Vec::new(), sidecars: sidecars.iter().map(|_| by_default.clone()).collect() };
         let mut shadowed = Vec::new();
         for (name, object, place) in objects.places(sidecars, most_rules) {
             match &object.kind {

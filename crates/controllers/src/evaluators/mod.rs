@@ -66,6 +66,8 @@ struct Objects {
     known: BTreeMap<Arc<str>, Object>,
     /// Those of the list that is being read.
     listed: Option<BTreeMap<Arc<str>, Object>>,
+    /// A list was read: who has no object has none.
+    are_all_known: bool,
 }
 
 /// What is in force.
@@ -103,6 +105,7 @@ impl Objects {
             }
             Event::InitDone => {
                 self.known = self.listed.take().unwrap_or_default();
+                self.are_all_known = true;
                 true
             }
             Event::Apply(wire) => {
@@ -179,7 +182,7 @@ pub struct EvaluatorObjects {
 }
 
 impl EvaluatorObjects {
-    /// None is known yet. Beside these sidecars as many rules are in force as there may be evaluators.
+    /// None is known yet, so no sidecar is asked. Beside these sidecars as many rules are in force as there may be evaluators.
     #[must_use]
     pub fn new(sidecars: Vec<Arc<str>>) -> Self {
         let most_rules = MOST_EVALUATORS.saturating_sub(sidecars.len());
@@ -302,13 +305,28 @@ mod tests {
         assert_eq!(shadow, ["shadow-2", "shadow-3", "shadow-4", "shadow-5"]);
     }
 
+    /// Until all objects are known, one that is switched off would be asked.
+    #[test]
+    fn no_sidecar_is_asked_before_it_is_known_how() {
+        let objects = EvaluatorObjects::new(vec!["a".into(), "b".into()]);
+        let asked = |in_force: &InForce| in_force.sidecars.iter().map(Option::is_some).collect::<Vec<_>>();
+        assert_eq!(asked(&objects.in_force()), [false, false]);
+        assert!(objects.apply(&Event::Init).enforced.is_none());
+        let off = wire("a", 1, &json!({"mode": "Off", "sidecar": {}}));
+        assert!(objects.apply(&Event::InitApply(off)).enforced.is_none());
+        let in_force = objects.apply(&Event::InitDone).enforced.unwrap();
+        assert_eq!(asked(&in_force), [false, true]);
+        objects.apply(&Event::Init);
+        assert_eq!(asked(&objects.in_force()), [false, true], "what is read again is known");
+    }
+
     #[test]
     fn a_policy_is_of_the_sidecar_of_its_name_and_other_limits_ask_nothing_again() {
         let objects = EvaluatorObjects::new(vec!["a".into(), "b".into()]);
+        objects.apply(&Event::Init);
+        assert!(objects.apply(&Event::InitDone).enforced.is_some());
         let by_default = objects.in_force();
         assert!(by_default.sidecars.iter().all(|it| it.as_deref() == Some(&SidecarPolicy::default())));
-        objects.apply(&Event::Init);
-        objects.apply(&Event::InitDone);
         let written = |name, spec: &Value| objects.apply(&Event::Apply(wire(name, 1, spec)));
         assert!(written("other", &json!({"sidecar": {}})).enforced.is_none(), "there is no such sidecar");
         let place_of = |name: &str| {

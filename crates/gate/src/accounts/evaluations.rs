@@ -10,6 +10,7 @@ use sluice_engine::{PodId, QuotaId, Uid};
 use sluice_index::{Gates, NamespaceId, PodRecord};
 
 use super::Accounts;
+use crate::accounts::parts::evaluations::lanes::AtOnce;
 use crate::accounts::parts::evaluations::{Answered, Evaluation};
 use crate::action::Release;
 use crate::cluster::Cluster;
@@ -49,6 +50,11 @@ impl Accounts {
                 self.reclassify_later(cluster, namespace, Vec::new());
             }
         }
+    }
+
+    /// The evaluators take so many questions at once, by their places; 0: any number.
+    pub const fn limit_evaluators(&mut self, at_once: AtOnce) {
+        self.evaluations.limit(at_once);
     }
 
     /// How many pods have no answer: those that wait for one, and those that run. `None`: there are no evaluators.
@@ -154,7 +160,7 @@ impl Accounts {
         let selected = self.asked_of(cluster, id, &record);
         let config = self.evaluations.shared_config().filter(|_| selected != 0)?;
         let Release { namespace, name, uid, version, .. } = cluster.address(id)?;
-        let (hash, serial) = self.evaluations.begin(id)?;
+        let (hash, serial) = self.evaluations.begin(id, selected)?;
         let round = match self.evaluations.is_in_rounds(selected) {
             true => self.evaluations.rounds().of(record.namespace),
             false => None,

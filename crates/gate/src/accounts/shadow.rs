@@ -11,6 +11,7 @@ use super::Accounts;
 use crate::accounts::parts::shadow::{Change, Standing, Sums};
 use crate::action::Release;
 use crate::cluster::Cluster;
+use crate::config::Moment;
 use crate::evaluators::{Content, Price};
 use crate::shadow::{
     AskInShadow, MOST_TOLD, Opinion, RuleFigures, SaidLater, SeenPod, ShadowAmount, ShadowConfig,
@@ -43,21 +44,23 @@ impl Accounts {
         self.shadow.take(id, content, opinions);
     }
 
-    /// The pods of the namespace about which evaluators are to be asked that are asked later; `again`: these about all.
-    pub fn to_ask_in_shadow(
-        &self,
+    /// The pods of the namespace about which evaluators are to be asked now that are asked later, those behind the pod `after`
+    /// first; `again`: these about all.
+    pub fn plan_shadow_asks(
+        &mut self,
         cluster: &Cluster,
         namespace: NamespaceId,
-        again: u16,
+        (again, after): (u16, PodId),
+        now: Moment,
     ) -> Vec<AskInShadow> {
-        let Some((known, config)) = cluster.namespaces.get(namespace).zip(self.shadow.config()) else {
-            return Vec::new();
-        };
+        let Some(known) = cluster.namespaces.get(namespace) else { return Vec::new() };
+        self.shadow.expire(known.pods(), again);
+        let Some(config) = self.shadow.config() else { return Vec::new() };
         let in_namespace = config.evaluators.iter().enumerate().fold(0, |bits, (place, (_, it))| {
             if known.is_selected(&it.namespaces) { bits | 1 << place } else { bits }
         });
         let to_ask = known.pods().iter().filter_map(|id| {
-            let (asked, hash) = self.shadow.to_ask(*id, again)?;
+            let (asked, hash) = self.shadow.to_ask(*id, now.mono_ms)?;
             let record = cluster.pods.get(*id)?;
             let selected = asked & in_namespace;
             if selected == 0 || !self.may_be_evaluated(cluster, *id, record) {
@@ -65,14 +68,21 @@ impl Accounts {
             }
             let Release { namespace, name, uid, .. } = cluster.address(*id)?;
             let pod = SeenPod { namespace: (*namespace).into(), name, uid };
-            Some(AskInShadow { pod, hash, selected, counted: Arc::clone(&record.charge) })
+            Some(AskInShadow { id: *id, pod, hash, selected, counted: Arc::clone(&record.charge) })
         });
-        to_ask.collect()
+        let mut to_ask: Vec<AskInShadow> = to_ask.collect();
+        to_ask.sort_by_key(|ask| (ask.id <= after, ask.id));
+        to_ask
+    }
+
+    /// These evaluators can be asked again, a bit for each.
+    pub fn retry_in_shadow(&mut self, places: u16) {
+        self.shadow.retry(places);
     }
 
     /// Evaluators that were asked later say this of the pod.
-    pub fn on_said_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>, are_all_final: bool) {
-        self.shadow.take_later(id, hash, said, are_all_final);
+    pub fn on_said_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>, now: Moment) {
+        self.shadow.take_later(id, hash, said, now.mono_ms);
     }
 
     /// Rules may select the namespace, or select it no more.

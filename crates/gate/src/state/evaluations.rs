@@ -6,7 +6,7 @@ use sluice_engine::Uid;
 
 use super::State;
 use crate::config::Moment;
-use crate::evaluators::{Evaluate, EvaluatorsConfig};
+use crate::evaluators::{Evaluate, EvaluatorsConfig, MOST_EVALUATORS};
 
 impl State {
     /// From now on these evaluators are asked, or none. No pod of the namespaces that are concerned is released before each
@@ -27,6 +27,13 @@ impl State {
     pub fn set_evaluators_broken(&mut self, broken: u16, now: Moment) {
         self.accounts.set_evaluators_broken(&self.cluster, broken, now);
         self.carry_out();
+    }
+
+    /// The evaluators take so many questions at once, by their places in the configuration. Nothing is asked again.
+    pub fn limit_evaluators(&mut self, at_once: &[usize]) {
+        let mut all = [0; MOST_EVALUATORS];
+        all.iter_mut().zip(at_once).for_each(|(known, at_once)| *known = *at_once);
+        self.accounts.limit_evaluators(all);
     }
 
     /// How many pods have no answer: those that wait for one, and those that run. `None`: there are no evaluators.

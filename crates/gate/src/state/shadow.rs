@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sluice_engine::{Charge, PodId};
 
 use super::State;
+use crate::config::Moment;
 use crate::evaluators::Content;
 use crate::shadow::{AskInShadow, Opinion, RuleFigures, SaidLater, SeenPod, ShadowConfig};
 
@@ -47,10 +48,21 @@ impl State {
         (versions.max().unwrap_or_default(), pods.len())
     }
 
-    /// The pods of the namespace about which evaluators are to be asked that are asked later; `again`: these about all.
-    pub(crate) fn to_ask_in_shadow(&self, namespace: &str, again: u16) -> Vec<AskInShadow> {
-        let namespace = self.cluster.namespaces.id(namespace);
-        namespace.map_or_else(Vec::new, |id| self.accounts.to_ask_in_shadow(&self.cluster, id, again))
+    /// The pods of the namespace about which evaluators are to be asked now that are asked later, those behind the pod `after`
+    /// first; `again`: these about all.
+    pub(crate) fn plan_shadow_asks(
+        &mut self,
+        namespace: &str,
+        again_after: (u16, PodId),
+        now: Moment,
+    ) -> Vec<AskInShadow> {
+        let Some(namespace) = self.cluster.namespaces.id(namespace) else { return Vec::new() };
+        self.accounts.plan_shadow_asks(&self.cluster, namespace, again_after, now)
+    }
+
+    /// These evaluators in the shadow can be asked again, a bit for each.
+    pub(crate) fn retry_in_shadow(&mut self, places: u16) {
+        self.accounts.retry_in_shadow(places);
     }
 
     /// Evaluators that were asked later, by the configuration of this number, say this of the pod with this hash.
@@ -59,10 +71,10 @@ impl State {
         pod: &SeenPod,
         (revision, hash): (u32, u128),
         said: Vec<SaidLater>,
-        are_all_final: bool,
+        now: Moment,
     ) {
         if let Some(id) = self.seen(pod).filter(|_| self.accounts.shadow_revision() == revision) {
-            self.accounts.on_said_later(id, hash, said, are_all_final);
+            self.accounts.on_said_later(id, hash, said, now);
         }
     }
 

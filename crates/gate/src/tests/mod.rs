@@ -1,6 +1,7 @@
 //! The gate against a server in memory whose only job is to be late, to fail and to be read stale.
 
 mod answers;
+mod asking;
 mod audit;
 mod bounded;
 mod cluster_stories;
@@ -23,6 +24,7 @@ mod machines_phases;
 mod owners;
 mod owners_stories;
 mod pauses;
+mod places;
 mod platform;
 mod platform_orders;
 mod policies;

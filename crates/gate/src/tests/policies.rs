@@ -12,7 +12,7 @@ use super::stories::{Story, at};
 use crate::{Action, Evaluate, EvaluatorsConfig, Price, Selection};
 
 /// A sidecar that is about pods of this app, before one that is about all other apps.
-fn two_apps() -> EvaluatorsConfig {
+pub(super) fn two_apps() -> EvaluatorsConfig {
     let of = |app: &'static str| {
         let pods = Selector::from_iter([("app", app)]);
         (app.into(), Selection { pods, ..Selection::default() })
@@ -22,7 +22,7 @@ fn two_apps() -> EvaluatorsConfig {
 
 impl Story {
     /// Beside a quota of 1000m.
-    fn asking(config: EvaluatorsConfig) -> Self {
+    pub(super) fn asking(config: EvaluatorsConfig) -> Self {
         let mut story = Self::led();
         story.state.follow_evaluators(Some(Arc::new(config)), at(0));
         story.server.set_hard(1000);
@@ -30,7 +30,7 @@ impl Story {
         story
     }
 
-    fn create_of(&mut self, app: &str, name: &str, milli_cpu: u64) {
+    pub(super) fn create_of(&mut self, app: &str, name: &str, milli_cpu: u64) {
         self.server.create_pod_with(name, milli_cpu, |pod| pod["metadata"]["labels"] = json!({"app": app}));
     }
 
@@ -282,4 +282,28 @@ fn only_pods_of_who_looks_at_others_are_asked_about_in_rounds() {
         }
     }
     assert_eq!((story.gated(), story.server.used()), (vec![], "300m"));
+}
+
+/// No pod takes a key with a domain by Kubernetes' rules.
+#[test]
+fn a_key_that_only_evaluators_charge_is_told_of_while_none_is_asked() {
+    let told = |story: &Story| {
+        let conditions =
+            story.server.quota().unwrap()["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let uncounted = conditions.into_iter().find(|known| known["type"] == "UncountedKeys");
+        uncounted.is_some_and(|it| it["message"].as_str().unwrap().contains("example.com/license"))
+    };
+    let mut story = Story::led();
+    story.server.set_hard(1000);
+    let quota = story.server.quotas().remove(0);
+    story.server.edit(&quota, |quota| quota["spec"]["hard"]["example.com/license"] = json!("1"));
+    let mut run = |config: Option<EvaluatorsConfig>, now: u64| {
+        story.state.follow_evaluators(config.map(Arc::new), at(now));
+        (0..20).for_each(|step| story.run(at(now + step * 100)));
+        told(&story)
+    };
+    assert!(run(None, 0));
+    assert!(!run(Some(two_apps()), 10_000));
+    assert!(run(None, 20_000), "they went");
+    assert!(!run(Some(EvaluatorsConfig { idle: 0b01, ..two_apps() }), 30_000), "one is asked");
 }

@@ -2,6 +2,7 @@
 
 mod broken;
 mod counts;
+pub mod lanes;
 mod questions;
 pub mod rounds;
 mod safeguards;
@@ -13,9 +14,9 @@ use sluice_engine::{Charge, PodId, Timers};
 use sluice_index::{NamespaceId, push_tightly};
 
 use crate::evaluators::{Content, EvaluatorsConfig, Price};
-use crate::turns::Turns;
 use broken::Broken;
 use counts::Counts;
+use lanes::{AtOnce, Lanes};
 use rounds::Rounds;
 
 /// What is known of one pod. There is one of each pod, so it is small.
@@ -111,11 +112,8 @@ pub struct Evaluations {
     /// By the number of the pod's handle.
     known: Vec<Known>,
     open: HashMap<PodId, Open>,
-    /// Questions in flight by serial, with the pod, and whether it failed before.
-    in_flight: HashMap<u64, (PodId, bool)>,
-    waiting: Turns<PodId>,
-    running: Turns<PodId>,
-    failing: Turns<PodId>,
+    lanes: Lanes,
+    at_once: AtOnce,
     rounds: Rounds,
     later: Timers<PodId>,
     /// Pods that run, have no answer by this configuration, and are not known to fail.
@@ -167,7 +165,8 @@ impl Evaluations {
             }
             None => Default::default(),
         };
-        let in_flight = std::mem::take(&mut self.in_flight);
+        let mut lanes = std::mem::take(&mut self.lanes);
+        lanes.clear();
         let mut rounds = std::mem::take(&mut self.rounds);
         rounds.configure(config.as_ref().is_some_and(|config| config.other_pods.is_some()));
         let overdue = self.open.iter().filter(|(_, open)| open.is_overdue()).map(|(id, _)| *id);
@@ -178,7 +177,8 @@ impl Evaluations {
             revision,
             known,
             charges,
-            in_flight,
+            lanes,
+            at_once: self.at_once,
             rounds,
             ended,
             last_serial,
@@ -355,7 +355,7 @@ impl Evaluations {
 
     /// Whether no question is in flight or waits for its turn.
     pub fn is_idle(&self) -> bool {
-        self.in_flight.is_empty() && !self.has_next(usize::MAX)
+        self.lanes.are_empty() && !self.has_next(0)
     }
 
     /// The rounds in which pods are asked about together.

@@ -5,8 +5,12 @@ use std::sync::Arc;
 
 use sluice_engine::{PodId, QuotaId, QuotaSet, Resource};
 
+use crate::backoff::backoff_ms;
 use crate::evaluators::Content;
 use crate::shadow::{MOST_SHADOWS, Opinion, SaidLater, ShadowConfig};
+
+/// After the first failure a sidecar is asked again about a pod after so long (milliseconds).
+const RETRY_MS: u64 = 1_000;
 
 /// By resource, how much more would be charged, or less (nano-units); none of it is 0.
 pub type Change = BTreeMap<Resource, i128>;
@@ -17,10 +21,22 @@ struct Known {
     content: Content,
     /// By the place of the evaluator; what does not match is left out.
     opinions: Vec<(usize, Opinion)>,
-    /// Those that are asked later have said this of a pod with this hash.
-    said_of: Option<u128>,
+    /// Those that are asked later and have said of this content what holds until it changes, a bit for each.
+    said: u16,
+    /// Those that had no answer.
+    failing: Vec<Failing>,
     /// What is summed up of the pod, by the place of the evaluator.
     counted: Vec<(usize, Standing)>,
+}
+
+/// An evaluator that had no answer about the pod.
+#[derive(Debug)]
+struct Failing {
+    place: usize,
+    /// How often in a row.
+    failures: u32,
+    /// It is not asked about the pod before (milliseconds).
+    retry_ms: u64,
 }
 
 /// What the pod is to one evaluator.
@@ -95,27 +111,51 @@ impl Shadow {
             return;
         }
         let later = self.config().map_or(0, |config| config.later) & content.selected_by;
-        let fresh = Known { content, opinions: Vec::new(), said_of: None, counted: Vec::new() };
+        let fresh =
+            Known { content, opinions: Vec::new(), said: 0, failing: Vec::new(), counted: Vec::new() };
         let known = self.pods.entry(id).or_insert(fresh);
+        if known.content.hash != content.hash {
+            // Nothing was said yet of what it is now.
+            known.said = 0;
+            known.failing.iter_mut().for_each(|failing| failing.retry_ms = 0);
+        }
         known.content = content;
         known.opinions.retain(|(place, _)| later >> place & 1 == 1);
         known.opinions.extend(opinions.into_iter().filter(|(_, opinion)| *opinion != Opinion::NoMatch));
         self.note_moved(id);
     }
 
-    /// Those that are to be asked later about the pod, a bit for each, and its hash; `again`: these about each pod.
-    pub fn to_ask(&self, id: PodId, again: u16) -> Option<(u16, u128)> {
+    /// Those that are to be asked now about the pod, of those that are asked later, a bit for each, and its hash.
+    pub fn to_ask(&self, id: PodId, now_ms: u64) -> Option<(u16, u128)> {
         let (known, config) = self.pods.get(&id).zip(self.config())?;
-        let is_said = known.said_of == Some(known.content.hash);
-        let asked = config.later & known.content.selected_by & if is_said { again } else { u16::MAX };
+        let left_alone = known.failing.iter().filter(|failing| failing.retry_ms > now_ms);
+        let left_alone = left_alone.fold(0, |bits, failing| bits | 1 << failing.place);
+        let asked = config.later & known.content.selected_by & !known.said & !left_alone;
         (asked != 0).then_some((asked, known.content.hash))
     }
 
+    /// What these have said of the pods says nothing of what they would say now.
+    pub fn expire(&mut self, pods: &[PodId], places: u16) {
+        for id in pods {
+            if let Some(known) = self.pods.get_mut(id) {
+                known.said &= !places;
+            }
+        }
+    }
+
+    /// These can be asked again: about each pod about which they had no answer.
+    pub fn retry(&mut self, places: u16) {
+        let failing = self.pods.values_mut().flat_map(|known| &mut known.failing);
+        for failing in failing.filter(|failing| places >> failing.place & 1 == 1) {
+            failing.retry_ms = 0;
+        }
+    }
+
     /// Evaluators that were asked later say this of the pod with this hash.
-    pub fn take_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>, are_all_final: bool) {
+    pub fn take_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>, now_ms: u64) {
         let Some(known) = self.pods.get_mut(&id).filter(|known| known.content.hash == hash) else { return };
-        known.said_of = are_all_final.then_some(hash);
-        for SaidLater { place, opinion, .. } in said {
+        for SaidLater { place, opinion, is_final } in said.into_iter().filter(|it| it.place < MOST_SHADOWS) {
+            known.note(place, is_final, now_ms);
             known.opinions.retain(|(known, _)| *known != place);
             if opinion != Opinion::NoMatch {
                 known.opinions.push((place, opinion));
@@ -179,6 +219,21 @@ impl Shadow {
     pub fn sums(&self) -> impl Iterator<Item = (&Arc<str>, &Sums)> {
         let evaluators = self.config.iter().flat_map(|config| &config.evaluators);
         evaluators.map(|(name, _)| name).zip(&self.sums)
+    }
+}
+
+impl Known {
+    /// The evaluator has an answer that holds until the pod changes, or is to be asked again.
+    fn note(&mut self, place: usize, is_final: bool, now_ms: u64) {
+        let before = self.failing.iter().position(|failing| failing.place == place);
+        let before = before.map(|at| self.failing.swap_remove(at));
+        if is_final {
+            self.said |= 1 << place;
+            return;
+        }
+        self.said &= !(1 << place);
+        let failures = before.map_or(0, |failing| failing.failures).saturating_add(1);
+        self.failing.push(Failing { place, failures, retry_ms: now_ms + backoff_ms(RETRY_MS, failures) });
     }
 }
 

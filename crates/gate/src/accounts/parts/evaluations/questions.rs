@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sluice_engine::PodId;
 use sluice_index::NamespaceId;
 
+use super::lanes::{Class, Flight};
 use super::rounds::Member;
 use super::{Answered, Evaluation, Evaluations, Known, Open};
 use crate::backoff::{backoff_ms, delay_ms};
@@ -20,8 +21,6 @@ const PAUSED_MS: u64 = 30_000;
 const NEVER: u64 = u64::MAX;
 /// After the first failure a pod is asked about again after so long (milliseconds).
 const RETRY_MS: u64 = 1_000;
-/// Questions about pods that failed before, at a time.
-const FAILING_AT_A_TIME: usize = 1;
 
 impl Open {
     const fn new(namespace: NamespaceId, selected: u16, is_waiting: bool, now: Moment) -> Self {
@@ -73,12 +72,17 @@ impl Evaluations {
             self.moved.push(id);
         }
         open.is_waiting = is_waiting;
+        let mut keeps_turn = false;
         if open.selected != selected {
             // A question that is in flight is about other evaluators.
             (open.selected, open.serial, open.failure, open.retry_ms) = (selected, None, None, 0);
             (open.since_ms, open.has_expired, open.is_again) = (now.mono_ms, false, false);
-            // A turn that it has outside of a round is none any more.
-            open.has_turn &= !is_in_rounds || self.rounds.has_left(namespace, id);
+            // Its turn was one among others. One that it has outside of a round is none any more.
+            let had_turn = std::mem::take(&mut open.has_turn);
+            keeps_turn = had_turn && is_in_rounds && self.rounds.has_left(namespace, id);
+            if had_turn && !keeps_turn {
+                self.rounds.leave(namespace, id);
+            }
         }
         if !is_waiting && !is_answered {
             self.unanswered.insert((namespace, id));
@@ -86,7 +90,9 @@ impl Evaluations {
                 self.pending.insert((namespace, id));
             }
         }
-        if is_known && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms {
+        if keeps_turn {
+            self.give_turn(id);
+        } else if is_known && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms {
             if is_in_rounds {
                 open.awaits_round = true;
                 self.rounds.want(namespace);
@@ -102,20 +108,18 @@ impl Evaluations {
     fn give_turn(&mut self, id: PodId) {
         let Some(open) = self.open.get_mut(&id) else { return };
         (open.has_turn, open.awaits_round) = (true, false);
-        let turns = match (open.failures, open.is_waiting) {
-            (0, true) => &mut self.waiting,
-            (0, false) => &mut self.running,
-            _ => &mut self.failing,
+        let class = match (open.failures, open.is_waiting) {
+            (0, true) => Class::Waiting,
+            (0, false) => Class::Running,
+            _ => Class::Failing,
         };
-        turns.push(open.namespace, id);
+        self.lanes.push(open.selected, class, open.namespace, id);
     }
 
     /// The namespace is read for its round: those of its pods that are to be asked about are.
     pub fn begin_round(&mut self, namespace: NamespaceId, members: Vec<Member>, now: Moment) {
         let asks_running = self.rounds.asks_running(namespace, now.mono_ms);
         let mut left = HashSet::new();
-        let mut may_fail =
-            !self.failing.has_one(|_| true) && self.in_flight.values().all(|(_, has_failed)| !has_failed);
         for Member { pod: id, selected, is_waiting } in members {
             let is_answered = matches!(self.of(id, selected), Evaluation::Current(_));
             if is_answered && (is_waiting || asks_running) {
@@ -127,11 +131,11 @@ impl Evaluations {
             // This is its round, also where it is not to be asked about yet: it is when its time has come.
             open.awaits_round = false;
             let is_due = is_read && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms;
-            if is_due && (open.failures == 0 || std::mem::take(&mut may_fail)) {
+            if is_due && (open.failures == 0 || !self.lanes.has_failing(open.selected)) {
                 left.insert(id);
                 self.give_turn(id);
             } else if is_due {
-                // All that failed share one turn: a round does not stand in line for it.
+                // All of the same evaluators that failed share one turn: a round does not stand in line for it.
                 open.retry_ms = now.mono_ms + RETRY_MS;
             }
             self.arm(id);
@@ -212,45 +216,24 @@ impl Evaluations {
         }
     }
 
-    /// The next pod to ask about, at most `at_a_time`.
-    pub fn next(&mut self, at_a_time: usize) -> Option<PodId> {
-        while self.in_flight.len() < at_a_time {
-            let failing = self.in_flight.values().filter(|(_, has_failed)| *has_failed).count();
-            let may_fail = failing < FAILING_AT_A_TIME;
-            let failing = if may_fail { self.failing.pop(|_| true) } else { None };
-            let (_, id) =
-                failing.or_else(|| self.waiting.pop(|_| true)).or_else(|| self.running.pop(|_| true))?;
-            // The turn may be that of a pod that is gone, whose handle is another one's.
-            let open = self.open.get_mut(&id);
-            if open.is_some_and(|open| std::mem::replace(&mut open.has_turn, false)) {
-                return Some(id);
-            }
-        }
-        None
-    }
-
-    /// Whether [`Self::next`] has one, or something else is to be done at once.
-    pub fn has_next(&self, at_a_time: usize) -> bool {
-        let may_fail =
-            self.in_flight.values().filter(|(_, has_failed)| *has_failed).count() < FAILING_AT_A_TIME;
-        let has_turn = self.waiting.has_one(|_| true)
-            || self.running.has_one(|_| true)
-            || may_fail && self.failing.has_one(|_| true);
-        let is_something = !self.ended.is_empty() || !self.looks.is_empty() || self.rounds.has_next();
-        has_turn && self.in_flight.len() < at_a_time || is_something
-    }
-
-    /// The question about the pod is sent: its hash and the serial; `None` if there is nothing to ask.
-    pub fn begin(&mut self, id: PodId) -> Option<(u128, u64)> {
+    /// The question about the pod to these evaluators is sent: its hash and the serial; `None` if there is nothing to ask.
+    pub fn begin(&mut self, id: PodId, selected: u16) -> Option<(u128, u64)> {
         let is_read = |it: &&Known| it.read == self.revision && !it.is_stale;
         let open = self.open.get_mut(&id).filter(|open| open.serial.is_none())?;
+        if open.selected != selected {
+            // Others select its namespace by now. What they said would count as said by those of before.
+            self.rounds.leave(open.namespace, id);
+            self.looks.push(id);
+            return None;
+        }
         let Some(known) = self.known.get(id.0 as usize).filter(is_read) else {
             self.rounds.leave(open.namespace, id);
             return None;
         };
         self.last_serial += 1;
         open.serial = Some(self.last_serial);
-        self.in_flight.insert(self.last_serial, (id, open.failures > 0));
+        let flight = Flight { pod: id, selected, has_failed: open.failures > 0 };
+        self.lanes.begin(self.last_serial, flight);
         let [high, low] = known.hash;
         let hash = u128::from(high) << 64 | u128::from(low);
         let serial = self.last_serial;
@@ -266,7 +249,7 @@ impl Evaluations {
         answer: Result<Said, Failed>,
         now: Moment,
     ) -> Answered {
-        let Some((id, _)) = self.in_flight.remove(&serial) else { return Answered::Dropped };
+        let Some(Flight { pod: id, .. }) = self.lanes.end(serial) else { return Answered::Dropped };
         let Some(open) = self.open.get_mut(&id) else { return Answered::Dropped };
         if open.serial == Some(serial) || open.serial.is_none() && !open.has_turn {
             self.rounds.leave(open.namespace, id);

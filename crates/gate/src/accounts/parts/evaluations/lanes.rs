@@ -1,0 +1,192 @@
+//! Whose turn it is to be asked about, and who is.
+//!
+//! Pods wait for their turn by the evaluators that are to be asked about them, and each such set has places of its own. So
+//! one that answers slowly, or fails slowly, takes no place of another, and one that takes many questions at once has them.
+//! The evaluators themselves are never asked more than they take: what is more waits there, without an end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+use sluice_engine::PodId;
+use sluice_index::NamespaceId;
+
+use super::Evaluations;
+use crate::evaluators::MOST_EVALUATORS;
+use crate::turns::Turns;
+
+/// Questions in flight together. Labels of pods choose which evaluators are asked, and so how many sets there are.
+const MOST: usize = 512;
+/// Questions about pods that failed before, of one set at a time.
+const FAILING_AT_A_TIME: usize = 1;
+/// Of an evaluator that takes so many questions at once, so many times as many are on their way: the next one is there when
+/// it has answered.
+const AHEAD: usize = 2;
+
+/// Order of importance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// It has failed before.
+    Failing,
+    Waiting,
+    Running,
+}
+
+/// A question in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Flight {
+    pub pod: PodId,
+    /// The evaluators that are asked, a bit for each.
+    pub selected: u16,
+    pub has_failed: bool,
+}
+
+/// The pods of one set of evaluators.
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: Turns<PodId>,
+    running: Turns<PodId>,
+    failing: Turns<PodId>,
+    in_flight: usize,
+    failing_in_flight: usize,
+}
+
+impl Lane {
+    fn may_fail(&self) -> bool {
+        self.failing_in_flight < FAILING_AT_A_TIME
+    }
+
+    fn has_next(&self, places: usize) -> bool {
+        let may = |turns: &Turns<PodId>| turns.has_one(|_| true);
+        let has_turn = may(&self.waiting) || may(&self.running) || self.may_fail() && may(&self.failing);
+        self.in_flight < places && has_turn
+    }
+
+    fn pop(&mut self) -> Option<PodId> {
+        let failing = if self.may_fail() { self.failing.pop(|_| true) } else { None };
+        let next = failing.or_else(|| self.waiting.pop(|_| true)).or_else(|| self.running.pop(|_| true));
+        next.map(|(_, id)| id)
+    }
+
+    fn has_turns(&self) -> bool {
+        [&self.waiting, &self.running, &self.failing].iter().any(|turns| turns.has_one(|_| true))
+    }
+}
+
+/// Invariant: the numbers of lanes are those of `flights`.
+#[derive(Debug, Default)]
+pub struct Lanes {
+    by_set: BTreeMap<u16, Lane>,
+    /// By serial.
+    flights: HashMap<u64, Flight>,
+    /// The set that had the last turn.
+    last: u16,
+}
+
+impl Lanes {
+    /// Nobody waits any more. What is in flight is answered.
+    pub fn clear(&mut self) {
+        for lane in self.by_set.values_mut() {
+            let Lane { in_flight, failing_in_flight, .. } = *lane;
+            *lane = Lane { in_flight, failing_in_flight, ..Lane::default() };
+        }
+        self.by_set.retain(|_, lane| lane.in_flight > 0);
+    }
+
+    pub fn push(&mut self, selected: u16, class: Class, namespace: NamespaceId, id: PodId) {
+        let lane = self.by_set.entry(selected).or_default();
+        let turns = match class {
+            Class::Failing => &mut lane.failing,
+            Class::Waiting => &mut lane.waiting,
+            Class::Running => &mut lane.running,
+        };
+        turns.push(namespace, id);
+    }
+
+    /// Whose turn it is, where sets have so many places; they take turns too.
+    fn next(&mut self, places: impl Fn(u16) -> usize) -> Option<PodId> {
+        if self.flights.len() >= MOST {
+            return None;
+        }
+        let after = self.by_set.range((Bound::Excluded(self.last), Bound::Unbounded));
+        let mut sets = after.chain(self.by_set.range(..=self.last));
+        let (set, _) = sets.find(|(set, lane)| lane.has_next(places(**set)))?;
+        self.last = *set;
+        let lane = self.by_set.get_mut(&self.last)?;
+        let id = lane.pop();
+        if lane.in_flight == 0 && !lane.has_turns() {
+            self.by_set.remove(&self.last);
+        }
+        id
+    }
+
+    fn has_next(&self, places: impl Fn(u16) -> usize) -> bool {
+        self.flights.len() < MOST && self.by_set.iter().any(|(set, lane)| lane.has_next(places(*set)))
+    }
+
+    /// Whether nobody waits, and nothing is in flight.
+    pub fn are_empty(&self) -> bool {
+        self.flights.is_empty() && !self.by_set.values().any(Lane::has_turns)
+    }
+
+    /// Whether one of the set that failed before is asked about, or will be.
+    pub fn has_failing(&self, selected: u16) -> bool {
+        let is_such = |lane: &Lane| !lane.may_fail() || lane.failing.has_one(|_| true);
+        self.by_set.get(&selected).is_some_and(is_such)
+    }
+
+    pub fn begin(&mut self, serial: u64, flight: Flight) {
+        let lane = self.by_set.entry(flight.selected).or_default();
+        lane.in_flight += 1;
+        lane.failing_in_flight += usize::from(flight.has_failed);
+        self.flights.insert(serial, flight);
+    }
+
+    /// The question is answered.
+    pub fn end(&mut self, serial: u64) -> Option<Flight> {
+        let flight = self.flights.remove(&serial)?;
+        if let Some(lane) = self.by_set.get_mut(&flight.selected) {
+            lane.in_flight = lane.in_flight.saturating_sub(1);
+            lane.failing_in_flight = lane.failing_in_flight.saturating_sub(usize::from(flight.has_failed));
+            if lane.in_flight == 0 && !lane.has_turns() {
+                self.by_set.remove(&flight.selected);
+            }
+        }
+        Some(flight)
+    }
+}
+
+/// How many questions each evaluator takes at once, by its place; 0: it is in this process, or that is not known.
+pub type AtOnce = [usize; MOST_EVALUATORS];
+
+/// The places of a set: by the one of it that takes the fewest, for all of it answer a question together.
+fn places(at_once: &AtOnce, selected: u16, least: usize) -> usize {
+    let of_set = at_once.iter().enumerate().filter(|(place, _)| selected >> place & 1 == 1);
+    let fewest = of_set.map(|(_, at_once)| *at_once).filter(|at_once| *at_once > 0).min();
+    least.max(fewest.unwrap_or(0).saturating_mul(AHEAD))
+}
+
+impl Evaluations {
+    /// From now on the evaluators take so many questions at once. Nothing is asked again.
+    pub const fn limit(&mut self, at_once: AtOnce) {
+        self.at_once = at_once;
+    }
+
+    /// The next pod to ask about. At least so many of each set of evaluators are in flight at a time.
+    pub fn next(&mut self, least: usize) -> Option<PodId> {
+        let at_once = self.at_once;
+        while let Some(id) = self.lanes.next(|set| places(&at_once, set, least)) {
+            // The turn may be that of a pod that is gone, whose handle is another one's.
+            let open = self.open.get_mut(&id);
+            if open.is_some_and(|open| std::mem::replace(&mut open.has_turn, false)) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Whether [`Self::next`] has one, or something else is to be done at once.
+    pub fn has_next(&self, least: usize) -> bool {
+        let is_something = !self.ended.is_empty() || !self.looks.is_empty() || self.rounds.has_next();
+        is_something || self.lanes.has_next(|set| places(&self.at_once, set, least))
+    }
+}
