@@ -1,6 +1,6 @@
 //! Whose turn it is. Pure: calls by number, no clock.
 //!
-//! Namespaces take turns, pods that wait come before pods that run, and pods whose last question had no answer share one
+//! Namespaces take turns, pods that wait come before pods that run but for one in [`RUNNING_AFTER`], and pods whose last question had no answer share one
 //! slot: a tenant whose pods make an evaluator hang or fail leaves the other slots to everybody else. A call that missed
 //! its deadline keeps its slot, for the evaluator goes on with it (grpc-go's handlers do not look whether the caller has
 //! gone), and its namespace has at most half of the slots until one of its pods is answered.
@@ -14,6 +14,8 @@ use self::ring::Ring;
 
 /// Most questions that wait for their turn.
 pub(crate) const MOST_WAITING: usize = 1024;
+/// After so many pods that wait, one that runs has its turn: who asks about it waits for the answer too.
+const RUNNING_AFTER: u8 = 8;
 /// Most pods that are remembered as failed; the oldest are forgotten.
 const MOST_FAILED: usize = 16 << 10;
 
@@ -55,6 +57,8 @@ pub(crate) struct Turns {
     suspects: HashSet<Arc<str>>,
     /// With one slot, failing pods and others alternate.
     was_failing: bool,
+    /// How many pods that wait had their turn since one that runs had.
+    waiting_in_a_row: u8,
 }
 
 impl Turns {
@@ -75,6 +79,7 @@ impl Turns {
             failed_order: VecDeque::new(),
             suspects: HashSet::new(),
             was_failing: false,
+            waiting_in_a_row: 0,
         }
     }
 
@@ -115,13 +120,20 @@ impl Turns {
             let turn = if may_be && !has_failing_flight { self.failing.pop(may) } else { None };
             turn.map(|turn| (turn, true))
         };
-        let found = failing(is_their_turn)
-            .or_else(|| self.waiting.pop(may).map(|turn| (turn, false)))
-            .or_else(|| self.running.pop(may).map(|turn| (turn, false)))
-            .or_else(|| failing(true));
+        let is_turn_of_running = self.waiting_in_a_row >= RUNNING_AFTER;
+        let mut others = || {
+            let running = if is_turn_of_running { self.running.pop(may) } else { None };
+            running.or_else(|| self.waiting.pop(may)).or_else(|| self.running.pop(may))
+        };
+        let found = failing(is_their_turn).or_else(|| Some((others()?, false))).or_else(|| failing(true));
         let (turn, is_failing) = found?;
         let id = turn.id;
         self.was_failing = is_failing;
+        self.waiting_in_a_row = match (is_failing, turn.is_waiting) {
+            (true, _) => self.waiting_in_a_row,
+            (false, true) => self.waiting_in_a_row.saturating_add(1),
+            (false, false) => 0,
+        };
         self.flights.insert(id, Flight { turn, is_failing, is_abandoned: false });
         Some(id)
     }

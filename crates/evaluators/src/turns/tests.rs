@@ -30,6 +30,17 @@ fn namespaces_take_turns_and_pods_that_wait_come_first() {
 }
 
 #[test]
+fn pods_that_run_have_their_turn_however_many_wait() {
+    let mut turns = Turns::new(1);
+    turns.push(turn(100, "a", false));
+    for id in 0..20 {
+        turns.push(turn(id, "a", true));
+    }
+    let order = drain(&mut turns);
+    assert_eq!(order.iter().position(|id| *id == 100), Some(8), "{order:?}");
+}
+
+#[test]
 fn there_are_never_more_calls_than_slots() {
     let mut turns = Turns::new(3);
     for id in 0..10 {

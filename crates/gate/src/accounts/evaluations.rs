@@ -144,14 +144,22 @@ impl Accounts {
     /// The questions to ask now. Every process asks, whether it leads or not: so it knows the answers when it does.
     pub fn plan_evaluations(&mut self, cluster: &Cluster) -> Vec<Evaluate> {
         let mut questions = Vec::new();
-        while let Some(id) = self.evaluations.next(cluster.config.evaluations_at_a_time) {
+        // Others may be asked about all pods of a namespace by now: those are looked at again, some at a time.
+        let mut in_vain = 0;
+        while in_vain < cluster.config.reclassified_pods.max(1)
+            && let Some(id) = self.evaluations.next(cluster.config.evaluations_at_a_time)
+        {
             let Some(record) = cluster.pods.get(id).cloned() else { continue };
             if !self.is_asked_about(cluster, id, &record) {
                 self.evaluations.close(id);
                 self.evaluations.look_at(id);
+                in_vain += 1;
                 continue;
             }
-            questions.extend(self.question_about(cluster, id, record));
+            match self.question_about(cluster, id, record) {
+                Some(question) => questions.push(question),
+                None => in_vain += 1,
+            }
         }
         questions
     }

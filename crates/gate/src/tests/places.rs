@@ -9,7 +9,7 @@ use sluice_index::NamespaceWire;
 use super::evaluations::{failure, outcome, price};
 use super::evaluator::config;
 use super::policies::two_apps;
-use super::server::wire;
+use super::server::{Kind, key, wire};
 use super::stories::{Story, at};
 use super::team::NAMESPACE;
 use crate::{Action, Evaluate, Selection};
@@ -45,6 +45,29 @@ fn who_answers_slowly_takes_no_place_of_another() {
         assert!(story.questions(now).is_empty());
     }
     assert_eq!((asked.len(), story.gated()), (50, vec![]));
+}
+
+/// A tenant relabels pods that wait for their turn.
+#[test]
+fn a_turn_among_those_of_one_set_is_none_among_those_of_another() {
+    let mut story = Story::asking(two_apps());
+    for n in 0..60 {
+        story.create_of("db", &format!("db-{n}"), 1);
+    }
+    let asked = story.questions(0);
+    let is_asked = |name: &str| asked.iter().any(|question| *question.name == *name);
+    for name in (0..60).map(|n| format!("db-{n}")).filter(|name| !is_asked(name)) {
+        let pod = key(Kind::Pod, NAMESPACE, &name);
+        story.server.edit(&pod, |pod| pod["metadata"]["labels"]["app"] = "web".into());
+    }
+    let moved = story.questions(10);
+    assert_eq!(moved.len(), 16, "as many as there are places");
+    for question in &asked {
+        story.state.on_outcome(outcome(question, price(1)), at(20));
+    }
+    assert_eq!(story.questions(20).len(), 0, "no place of the others is free");
+    story.state.on_outcome(outcome(&moved[0], price(1)), at(30));
+    assert_eq!(story.questions(30).len(), 1);
 }
 
 #[test]

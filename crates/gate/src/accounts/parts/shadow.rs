@@ -145,6 +145,9 @@ impl Shadow {
 
     /// These can be asked again: about each pod about which they had no answer.
     pub fn retry(&mut self, places: u16) {
+        if places == 0 {
+            return;
+        }
         let failing = self.pods.values_mut().flat_map(|known| &mut known.failing);
         for failing in failing.filter(|failing| places >> failing.place & 1 == 1) {
             failing.retry_ms = 0;

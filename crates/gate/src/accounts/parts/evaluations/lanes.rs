@@ -16,6 +16,8 @@ use crate::turns::Turns;
 
 /// Questions in flight together. Labels of pods choose which evaluators are asked, and so how many sets there are.
 const MOST: usize = 512;
+/// Where there are as many, each set has so many places still: no label of a tenant takes the last place of another set.
+const RESERVED: usize = 4;
 /// Questions about pods that failed before, of one set at a time.
 const FAILING_AT_A_TIME: usize = 1;
 /// Of an evaluator that takes so many questions at once, so many times as many are on their way: the next one is there when
@@ -102,25 +104,24 @@ impl Lanes {
         turns.push(namespace, id);
     }
 
-    /// Whose turn it is, where sets have so many places; they take turns too.
-    fn next(&mut self, places: impl Fn(u16) -> usize) -> Option<PodId> {
-        if self.flights.len() >= MOST {
-            return None;
-        }
+    /// Whose turn it is in which set, where sets have so many places; they take turns too.
+    fn next(&mut self, places: impl Fn(u16) -> usize) -> Option<(u16, PodId)> {
+        let is_full = self.flights.len() >= MOST;
         let after = self.by_set.range((Bound::Excluded(self.last), Bound::Unbounded));
         let mut sets = after.chain(self.by_set.range(..=self.last));
-        let (set, _) = sets.find(|(set, lane)| lane.has_next(places(**set)))?;
+        let (set, _) = sets.find(|(set, lane)| lane.has_next(left(places(**set), is_full)))?;
         self.last = *set;
         let lane = self.by_set.get_mut(&self.last)?;
         let id = lane.pop();
         if lane.in_flight == 0 && !lane.has_turns() {
             self.by_set.remove(&self.last);
         }
-        id
+        Some((self.last, id?))
     }
 
     fn has_next(&self, places: impl Fn(u16) -> usize) -> bool {
-        self.flights.len() < MOST && self.by_set.iter().any(|(set, lane)| lane.has_next(places(*set)))
+        let is_full = self.flights.len() >= MOST;
+        self.by_set.iter().any(|(set, lane)| lane.has_next(left(places(*set), is_full)))
     }
 
     /// Whether nobody waits, and nothing is in flight.
@@ -155,6 +156,11 @@ impl Lanes {
     }
 }
 
+/// So many of its places a set may have now.
+fn left(places: usize, is_full: bool) -> usize {
+    if is_full { places.min(RESERVED) } else { places }
+}
+
 /// How many questions each evaluator takes at once, by its place; 0: it is in this process, or that is not known.
 pub type AtOnce = [usize; MOST_EVALUATORS];
 
@@ -174,9 +180,10 @@ impl Evaluations {
     /// The next pod to ask about. At least so many of each set of evaluators are in flight at a time.
     pub fn next(&mut self, least: usize) -> Option<PodId> {
         let at_once = self.at_once;
-        while let Some(id) = self.lanes.next(|set| places(&at_once, set, least)) {
-            // The turn may be that of a pod that is gone, whose handle is another one's.
-            let open = self.open.get_mut(&id);
+        while let Some((set, id)) = self.lanes.next(|set| places(&at_once, set, least)) {
+            // The turn may be that of a pod that is gone, whose handle is another one's, or of one that has its turn among
+            // those of another set by now.
+            let open = self.open.get_mut(&id).filter(|open| open.selected == set);
             if open.is_some_and(|open| std::mem::replace(&mut open.has_turn, false)) {
                 return Some(id);
             }
@@ -188,5 +195,45 @@ impl Evaluations {
     pub fn has_next(&self, least: usize) -> bool {
         let is_something = !self.ended.is_empty() || !self.looks.is_empty() || self.rounds.has_next();
         is_something || self.lanes.has_next(|set| places(&self.at_once, set, least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_engine::{PodId, ShareId};
+    use sluice_index::NamespaceId;
+
+    use super::{Class, Flight, Lanes, MOST, RESERVED};
+
+    fn namespace(number: u32) -> NamespaceId {
+        NamespaceId::of_share(ShareId(number))
+    }
+
+    /// Labels make many sets of which each has a slow evaluator.
+    #[test]
+    fn however_many_sets_are_slow_another_one_has_places() {
+        let mut lanes = Lanes::default();
+        let mut serial = 0;
+        let mut begin = |lanes: &mut Lanes, (selected, pod): (u16, PodId)| {
+            serial += 1;
+            lanes.begin(serial, Flight { pod, selected, has_failed: false });
+        };
+        for id in 0..2_000 {
+            lanes.push(1 + id % 8, Class::Waiting, namespace(0), PodId(u32::from(id)));
+        }
+        while let Some(next) = lanes.next(|_| 64) {
+            begin(&mut lanes, next);
+        }
+        assert_eq!(lanes.flights.len(), MOST);
+        for id in 2_000..2_010 {
+            lanes.push(16, Class::Waiting, namespace(1), PodId(id));
+        }
+        let mut others = 0;
+        while let Some(next) = lanes.next(|_| 64) {
+            assert_eq!(next.0, 16);
+            begin(&mut lanes, next);
+            others += 1;
+        }
+        assert_eq!(others, RESERVED);
     }
 }
