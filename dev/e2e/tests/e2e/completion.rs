@@ -108,35 +108,6 @@ async fn flags_of_kubectl_say_which_cluster_and_who() {
     assert!(told.contains("missing right: list"), "{told}");
 }
 
-/// By a link beside the plug-in, as kubectl looks for it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubectl_completes_what_follows_its_plugin() {
-    let bed = shared().await.bed;
-    let team = Team::on(bed, "plugged").await;
-    let home = team.namespace.name.as_str();
-    team.quota("compute", &[("pods", "0")]).await;
-    team.pod("train", &[]).await;
-    let folder = bed.dir().join("plug-ins");
-    std::fs::create_dir_all(&folder).unwrap();
-    for name in ["kubectl-sluice", "kubectl_complete-sluice"] {
-        std::os::unix::fs::symlink(build::sluice().unwrap(), folder.join(name)).unwrap();
-    }
-    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    let offered = async |words: &[&str]| {
-        let mut kubectl = tokio::process::Command::new(artifacts::kubernetes().unwrap());
-        kubectl.args(["kubectl", "__complete", "sluice"]).args(words).env("PATH", &path);
-        kubectl.env("KUBECONFIG", bed.admin_kubeconfig()).kill_on_drop(true);
-        let output = tokio::time::timeout(Duration::from_secs(30), kubectl.output()).await.unwrap().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.lines().map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert_eq!(offered(&["why", "-n", home, "pod", "tr"]).await, ["train", ":4"]);
-    assert_eq!(offered(&["why", "vm"]).await, ["vm", "vmi", ":4"]);
-    let commands = offered(&["drain"]).await;
-    assert!(commands[0].starts_with("drain-check\tSay which VMs"), "{commands:?}");
-    assert_eq!(offered(&["why", "--kubeconfig", "/nowhere", "pod", "tr"]).await, [":4"]);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flags_of_kubectl_say_how_tls_is_done_and_hold_for_commands_that_write_too() {
     let bed = shared().await.bed;
