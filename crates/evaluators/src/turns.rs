@@ -1,9 +1,9 @@
 //! Whose turn it is. Pure: calls by number, no clock.
 //!
-//! Namespaces take turns, pods that wait come before pods that run but for one in [`RUNNING_AFTER`], and pods whose last question had no answer share one
-//! slot: a tenant whose pods make an evaluator hang or fail leaves the other slots to everybody else. A call that missed
-//! its deadline keeps its slot, for the evaluator goes on with it (grpc-go's handlers do not look whether the caller has
-//! gone), and its namespace has at most half of the slots until one of its pods is answered.
+//! Namespaces take turns, pods that wait come before pods that run but for one in [`RUNNING_AFTER`], and pods whose last
+//! question had no answer share one slot: a tenant whose pods make an evaluator hang or fail leaves the other slots to
+//! everybody else. A call that missed its deadline keeps its slot, for the evaluator goes on with it (grpc-go's handlers do
+//! not look whether the caller has gone), and its namespace has at most half of the slots until one of its pods is answered.
 
 mod ring;
 

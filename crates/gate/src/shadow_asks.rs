@@ -1,5 +1,6 @@
-//! Asks the evaluators in the shadow that are not in this process: namespaces take turns, in the background. No pod waits for
-//! them, so they are asked at leisure, and again only about what has changed, or later each time where they had no answer.
+//! Asks the evaluators in the shadow that are not in this process: namespaces take turns, in the background. No pod waits
+//! for them, so they are asked at leisure, and again only about what has changed, or later each time where they had no
+//! answer.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;

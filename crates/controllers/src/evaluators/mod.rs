@@ -182,7 +182,8 @@ pub struct EvaluatorObjects {
 }
 
 impl EvaluatorObjects {
-    /// None is known yet, so no sidecar is asked. Beside these sidecars as many rules are in force as there may be evaluators.
+    /// None is known yet, so no sidecar is asked. Beside these sidecars as many rules are in force as there may be
+    /// evaluators.
     #[must_use]
     pub fn new(sidecars: Vec<Arc<str>>) -> Self {
         let most_rules = MOST_EVALUATORS.saturating_sub(sidecars.len());

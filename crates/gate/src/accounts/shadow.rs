@@ -44,8 +44,8 @@ impl Accounts {
         self.shadow.take(id, content, opinions);
     }
 
-    /// The pods of the namespace about which evaluators are to be asked now that are asked later, those behind the pod `after`
-    /// first; `again`: these about all.
+    /// The pods of the namespace about which evaluators are to be asked now that are asked later, those behind the pod
+    /// `after` first; `again`: these about all.
     pub fn plan_shadow_asks(
         &mut self,
         cluster: &Cluster,

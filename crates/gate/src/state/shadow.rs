@@ -48,8 +48,8 @@ impl State {
         (versions.max().unwrap_or_default(), pods.len())
     }
 
-    /// The pods of the namespace about which evaluators are to be asked now that are asked later, those behind the pod `after`
-    /// first; `again`: these about all.
+    /// The pods of the namespace about which evaluators are to be asked now that are asked later, those behind the pod
+    /// `after` first; `again`: these about all.
     pub(crate) fn plan_shadow_asks(
         &mut self,
         namespace: &str,

@@ -110,8 +110,8 @@ impl Story {
     }
 }
 
-/// Pods find out some at a time that others select their namespace. One that is asked about before, by those of now, may have
-/// been asked about in vain when it is its turn.
+/// Pods find out some at a time that others select their namespace. One that is asked about before, by those of now, may
+/// have been asked about in vain when it is its turn.
 #[test]
 fn what_was_answered_by_others_than_select_the_pod_is_not_kept() {
     let mut config = (*config()).clone();

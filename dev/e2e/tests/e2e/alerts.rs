@@ -1,8 +1,8 @@
-//! Each alert, provoked: a real Prometheus with the rules of the installation, a fault that is made and undone, and the commands
-//! of the runbook while the alert fires.
+//! Each alert, provoked: a real Prometheus with the rules of the installation, a fault that is made and undone, and the
+//! commands of the runbook while the alert fires.
 //!
-//! `make test` has four of them, `make soak` all ([`ALERTS`]). The expressions are the installed ones. Only the times for which they have to be true are shorter, each by the same
-//! factor ([`HASTENED`]).
+//! `make test` has four of them, `make soak` all ([`ALERTS`]). The expressions are the installed ones. Only the times for
+//! which they have to be true are shorter, each by the same factor ([`HASTENED`]).
 
 mod faults;
 mod runbook;

@@ -1,7 +1,7 @@
 //! Pages of docs with commands and what they print: the commands are run, and the page has to show what comes.
 //!
-//! A block whose lines begin with `$ ` has commands and their output. One that begins with a command has commands alone: they
-//! have to succeed and to print something. With `SLUICE_WRITE_DOCS=1` what differs is written into the page.
+//! A block whose lines begin with `$ ` has commands and their output. One that begins with a command has commands alone:
+//! they have to succeed and to print something. With `SLUICE_WRITE_DOCS=1` what differs is written into the page.
 
 mod alike;
 mod programs;

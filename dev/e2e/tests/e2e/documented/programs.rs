@@ -29,11 +29,12 @@ impl Programs {
         std::fs::create_dir_all(&folder).unwrap();
         let kubernetes = artifacts::kubernetes().unwrap();
         let (here, logs) = (folder.display(), bed.dir().canonicalize().unwrap().join("logs"));
-        // Sluice's programs run beside the cluster: what their pods would log is in files, their probes are at ports of their
-        // own.
+        // Sluice's programs run beside the cluster: what their pods would log is in files, their probes are at ports of
+        // their own.
         let kubectl = format!(
             "case \" $* \" in\n\
-             *' logs deployment/'*) exec cat {logs}/\"$(printf %s \"$*\" | sed 's,.*deployment/\\([a-z-]*\\).*,\\1,')\"-[0-9]*.log;;\n\
+             *' logs deployment/'*)\n\
+             exec cat {logs}/\"$(printf %s \"$*\" | sed 's,.*deployment/\\([a-z-]*\\).*,\\1,')\"-[0-9]*.log;;\n\
              *' port-forward deployment/'*)\n\
              exec cp {here}/\"$(printf %s \"$*\" | sed 's,.*deployment/\\([a-z-]*\\).*,\\1,')\" {here}/forwarded;;\n\
              esac\n\
