@@ -82,7 +82,7 @@ impl Page {
             let is_right = is == code
                 && match &shown {
                     Some(shown) => is_alike(shown, &text),
-                    None => !text.trim().is_empty(),
+                    None => !text.trim().is_empty() && !text.starts_with("No resources found"),
                 };
             *last.lock().unwrap() = format!("exit code {is}\n{text}");
             is_right.then_some(())
@@ -106,12 +106,15 @@ impl Page {
 
     /// Writes what is to be written; there must be nothing else.
     pub fn finish(mut self) {
+        let is_new = !self.new.is_empty();
         self.new.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
         for (range, lines) in std::mem::take(&mut self.new) {
             eprintln!("{}: written anew: {lines:#?}", self.path.display());
             self.lines.splice(range, lines);
         }
-        std::fs::write(&self.path, self.lines.join("\n") + "\n").unwrap();
+        if is_new {
+            std::fs::write(&self.path, self.lines.join("\n") + "\n").unwrap();
+        }
         assert!(self.faults.is_empty(), "{}:\n{}", self.path.display(), self.faults.join("\n"));
     }
 }
@@ -124,6 +127,7 @@ fn steps(lines: &[String]) -> Vec<Step> {
         match block {
             None if is_fence => block = Some(number + 1),
             Some(begin) if is_fence => {
+                assert!(begin < number, "line {begin}: an empty block");
                 steps.extend(of_block(begin, &lines[begin..number]));
                 block = None;
             }
