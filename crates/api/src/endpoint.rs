@@ -140,6 +140,8 @@ pub enum Condition {
     MayTakeMore,
     /// The update gives a VM other CPUs, memory or resources, or asks for an even number of CPUs.
     Resized,
+    /// The same, or it gives a VM other interfaces.
+    ResizedOrPlugged,
     /// No controller has made the object.
     MadeByHand,
     /// The VM, or the template of one, says what its pod takes of CPUs or memory.
@@ -315,7 +317,7 @@ impl WebhookEntry {
     pub const OUTGROWN: Self = Self {
         name: "growth.headroom.quota.sluice.dev",
         rules: &[Rule { operations: &["UPDATE"], resources: &["virtualmachineinstances"], ..KUBEVIRT }],
-        conditions: &[Condition::Resized],
+        conditions: &[Condition::ResizedOrPlugged],
         failure_policy: "Ignore",
         timeout_seconds: 2,
         ..VALIDATING

@@ -22,6 +22,10 @@ use super::other_pods::{Gathering, NamespacePods, OtherPodsForm, TooMany, add_pa
 use super::shadow::{MOST_SHADOWS, Opinion, RuleFigures, SeenPod, ShadowConfig};
 use super::state::State;
 
+/// No question takes longer, with its wait for a turn: one that has none for good gives its place back. That is twice what
+/// as many as are on their way take of the slowest evaluator that may be.
+const ANSWERED_IN: Duration = Duration::from_secs(320);
+
 /// No namespace takes longer to be read.
 pub(super) const READ_IN: Duration = Duration::from_secs(60);
 
@@ -127,7 +131,9 @@ impl Gate {
             None => self.read_text(apply, (&question.namespace, &question.name), question.hash).await?,
         };
         let other_pods = beside.map(|pods| pods.encoded.clone()).unwrap_or_default();
-        let answer = question.config.asker.ask(asked(question, text, other_pods)).await;
+        let asking = question.config.asker.ask(asked(question, text, other_pods));
+        let silent = || Err(failed("evaluators did not answer"));
+        let answer = timeout(ANSWERED_IN, asking).await.unwrap_or_else(|_| silent());
         if answer.is_ok() {
             self.texts.lock().forget(&question.uid);
         }

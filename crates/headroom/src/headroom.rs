@@ -314,7 +314,7 @@ impl Headroom {
         let now = snapshot.now_ms.div_euclid(1000);
         let (mut need, known, account) = self.tools.observed.read(|index| {
             let known = index.next_need(before, now).map(|need| need.growth).unwrap_or_default();
-            Some((index.next_need(machine, now)?, known, index.account(namespace, None, now)))
+            Some((index.need_after(before, machine, now)?, known, index.account(namespace, None, now)))
         })?;
         // An update that takes growth back, or is about another resource, stands in no one's way.
         let is_more = |(resource, amount): &&(Resource, Amount)| {

@@ -238,22 +238,25 @@ pub(crate) fn grows() -> String {
     )
 }
 
-/// The update gives a VM other CPUs, memory, resources or interfaces, or asks for an even number of CPUs, by an annotation
-/// that tenants may write. KubeVirt writes its status by updates too, which change none of them.
+/// The update gives a VM other CPUs, memory or resources, or asks for an even number of CPUs, by an annotation that tenants
+/// may write. KubeVirt writes its status by updates too, which change none of them.
 /// What is absent is equal to what is absent, and different from all else: optionals are compared by what they hold
 /// (`Equal` in `github.com/google/cel-go/common/types/optional.go`), so no field that is not there is an error.
 pub(crate) fn resized() -> String {
-    let interfaces = |vmi: &str| format!("{vmi}.?spec.?domain.?devices.?interfaces");
     let even =
         |vmi: &str| format!("{vmi}.metadata.?annotations[?'{}'].hasValue()", names::EVEN_EMULATOR_ANNOTATION);
     format!(
         "['cpu', 'memory', 'resources'].exists(key, object.?spec.?domain[?key] != oldObject.?spec.?domain[?key]) || \
-         {} != {} || {} != {}",
-        interfaces("object"),
-        interfaces("oldObject"),
+         {} != {}",
         even("object"),
         even("oldObject")
     )
+}
+
+/// The same, or other interfaces: beside a device KubeVirt adds memory. Both lists are compared as a whole.
+pub(crate) fn resized_or_plugged() -> String {
+    let interfaces = |vmi: &str| format!("{vmi}.?spec.?domain.?devices.?interfaces");
+    format!("{} || {} != {}", resized(), interfaces("object"), interfaces("oldObject"))
 }
 
 /// Where the size of a guest is: in the template of a VirtualMachine, else in a VirtualMachineInstance itself.

@@ -6,7 +6,8 @@ use sluice_api::{Condition, Endpoint, WebhookEntry, names};
 
 use crate::expressions::{
     bound, by_kubevirt, by_platform, gated, grows, let_in_target, made_by_hand, may_be_gated, mirror,
-    new_or_resized, not_bound_by_others, not_exempt, resized, stamped_truly, states_resources,
+    new_or_resized, not_bound_by_others, not_exempt, resized, resized_or_plugged, stamped_truly,
+    states_resources,
 };
 use crate::object::{labels, set, set_in};
 use crate::options::{InstallOptions, WebhookClient};
@@ -95,6 +96,7 @@ fn condition(condition: Condition, options: &InstallOptions) -> (&'static str, S
         ),
         Condition::MayTakeMore => ("may-take-more", grows()),
         Condition::Resized => ("resized", resized()),
+        Condition::ResizedOrPlugged => ("resized-or-plugged", resized_or_plugged()),
         Condition::MadeByHand => ("made-by-hand", made_by_hand()),
         Condition::StatesResources => ("states-resources", states_resources()),
         Condition::NewOrResized => ("new-or-resized", new_or_resized()),

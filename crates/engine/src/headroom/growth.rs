@@ -4,7 +4,7 @@ use crate::charge::{Amount, Charge};
 use crate::pod::{ChargeRules, Container, PodInput, pod_charge};
 use crate::resource::Resource;
 use crate::scope::ScopeFacts;
-use crate::vm::{KubeVirtFacts, Launcher, VmFacts, largest_overhead, overhead_of_interfaces};
+use crate::vm::{Feature, KubeVirtFacts, Launcher, VmFacts, largest_overhead, overhead_of_interfaces};
 
 /// Devices that KubeVirt gives each launcher by itself (`pkg/virt-controller/services/template.go`).
 const OWN_DEVICES: &str = "requests.devices.kubevirt.io/";
@@ -47,6 +47,8 @@ pub struct Allowance {
     pub interfaces: Amount,
     /// So much memory was plugged in: that is the tenant's.
     pub plugged: Amount,
+    /// The overhead is in limits alone (`overcommitGuestOverhead`).
+    pub overcommits: bool,
     /// The machine states no limit of memory: KubeVirt gives its launchers one where a quota limits it, so many thousandths
     /// of the request.
     pub limits_memory: Option<i128>,
@@ -62,6 +64,7 @@ impl Allowance {
             overhead: largest_overhead(machine, kubevirt).unwrap_or_default(),
             interfaces: overhead_of_interfaces(machine, kubevirt).unwrap_or_default(),
             plugged: machine.plugged_memory(),
+            overcommits: machine.overhead.features.has(Feature::OvercommittedOverhead),
             limits_memory: machine.limits.memory.is_none().then_some(limit_ratio),
             limits_cpu: machine.limits.cpu.is_none().then(|| machine.present_cpus().unwrap_or_default()),
         }
@@ -124,23 +127,22 @@ impl Source {
         Charge::from_pairs(named)
     }
 
-    /// What the next launcher takes at least: as much as this one, and the memory beside interfaces where this one has no
-    /// device. Which devices they are is known of their networks alone.
+    /// What the next launcher takes at least where an interface is plugged in: as much as this one, and the memory beside
+    /// it. Which devices it takes its network alone says.
     #[must_use]
     pub fn with_interfaces(&self, allowed: Allowance) -> Charge {
-        let is_plugged = devices(&self.compute).next().is_none();
         let more = |resource: &Resource| match resource {
-            Resource::Memory if is_plugged => allowed.interfaces,
-            Resource::LimitsMemory if is_plugged => allowed.in_limit(allowed.interfaces),
+            Resource::Memory if !allowed.overcommits => allowed.interfaces,
+            Resource::LimitsMemory => allowed.in_limit(allowed.interfaces),
             _ => Amount::ZERO,
         };
         let of_guest =
             |resource: &Resource| self.compute.get(resource).map_or(Amount::ZERO, |_| more(resource));
-        Charge::from_pairs(
-            self.charge
-                .iter()
-                .map(|(resource, amount)| (resource.clone(), amount.saturating_add(of_guest(resource)))),
-        )
+        let amounts = self
+            .charge
+            .iter()
+            .map(|(resource, amount)| (resource.clone(), amount.saturating_add(of_guest(resource))));
+        Charge::from_pairs(amounts)
     }
 
     /// What the guest's container of the next launcher may take of a resource without being growth,

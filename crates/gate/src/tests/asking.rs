@@ -70,9 +70,15 @@ impl AskEvaluators for Slow {
     }
 }
 
-/// It has a deadline from its turn on. Until then others are asked about, perhaps for long.
+/// It has a deadline from its turn on. Until then others are asked about: fifteen, ten seconds each. One that has no turn
+/// for good ends all the same.
 #[tokio::test(start_paused = true)]
-async fn a_question_waits_for_its_turn_as_long_as_that_takes() {
+async fn a_question_waits_for_its_turn_as_long_as_that_takes_and_not_for_ever() {
+    assert_eq!(answered_in(Duration::from_secs(160)).await, Ok(Said::from(Price::NoMatch)));
+    assert_eq!(&*answered_in(TEN_MINUTES).await.unwrap_err().text, "evaluators did not answer");
+}
+
+async fn answered_in(time: Duration) -> Result<Said, Failed> {
     let gate = Gate::unfed(Arc::new(ServerClock::default()));
     let text = pod("team", "a").to_string();
     let hash = gate.view.view(&text).unwrap().hash;
@@ -89,10 +95,10 @@ async fn a_question_waits_for_its_turn_as_long_as_that_takes() {
         counted: Arc::default(),
         selected: 1,
         round: None,
-        config: Arc::new(EvaluatorsConfig { asker: Arc::new(Slow(TEN_MINUTES)), ..(*config()).clone() }),
+        config: Arc::new(EvaluatorsConfig { asker: Arc::new(Slow(time)), ..(*config()).clone() }),
     };
     let Outcome::Evaluated { answer, .. } = gate.evaluate(&apply(), question).await else { panic!() };
-    assert_eq!(answer, Ok(Said::from(Price::NoMatch)));
+    answer
 }
 
 /// By namespace, when it was asked about pods.

@@ -93,6 +93,12 @@ impl Cluster {
     /// known, as of a machine that does not run. `now` as for [`Self::account`].
     #[must_use]
     pub fn next_need(&self, machine: &VmiRecord, now: i64) -> Option<Need> {
+        self.need_after(machine, machine, now)
+    }
+
+    /// The same where `before` becomes this machine: an interface that it gets takes memory beside it.
+    #[must_use]
+    pub fn need_after(&self, before: &VmiRecord, machine: &VmiRecord, now: i64) -> Option<Need> {
         let (size, kubevirt) = (machine.size.as_ref().ok()?, self.kubevirts.oldest()?);
         let pods = Pods::of(self, &machine.namespace, None, now);
         let source = self.source(machine, None, false, now)?;
@@ -101,7 +107,8 @@ impl Cluster {
         let launcher = Launcher { whole: &source.charge, compute: &source.compute };
         let charge = vm_charge(Calculator::VmiPodUsage, size, [launcher], Some(&**kubevirt)).ok()??;
         let allowed = self.allowance(machine);
-        let charge = charge.max(&source.with_interfaces(allowed));
+        let is_plugged = allowed.interfaces > self.allowance(before).interfaces;
+        let charge = if is_plugged { charge.max(&source.with_interfaces(allowed)) } else { charge };
         let growth = growth_to(&charge, &source, allowed);
         let replaced = pods.beyond_passing(machine);
         let (source, source_facts) = (source.charge, source.facts);

@@ -19,8 +19,10 @@ const ASKS: &str = "SLUICE_COMPLETE";
 /// `pkg/cmd/plugin/plugin_completion.go`): this program, by a link of that name.
 const COMPLETES_PLUGIN: &str = "kubectl_complete-sluice";
 
-/// Tells kubectl that what is offered are no files (`ShellCompDirectiveNoFileComp` in cobra's `completions.go`).
-const NO_FILES: &str = ":4";
+/// Tells kubectl to offer nothing else (`ShellCompDirectiveNoFileComp` in cobra's `completions.go`).
+const NOTHING_ELSE: &str = ":4";
+/// The same, and that a word goes on behind what is offered (`ShellCompDirectiveNoSpace`).
+const GOES_ON: &str = ":6";
 
 /// Flags of `sluice completion`.
 #[derive(Debug, clap::Args)]
@@ -78,11 +80,14 @@ pub fn answer<C: CommandFactory>() {
 fn offered<C: CommandFactory>() -> anyhow::Result<String> {
     let words: Vec<_> = std::env::args_os().collect();
     let last = words.len().saturating_sub(1);
+    let folder = std::env::current_dir().ok();
+    let candidates = complete(&mut C::command(), words, last, folder.as_deref())?;
     let mut text = String::new();
-    for candidate in complete(&mut C::command(), words, last, None)? {
-        writeln!(text, "{}", line(&candidate))?;
+    for candidate in &candidates {
+        writeln!(text, "{}", line(candidate))?;
     }
-    writeln!(text, "{NO_FILES}")?;
+    let goes_on = |it: &CompletionCandidate| it.get_value().to_string_lossy().ends_with(['/', '=']);
+    writeln!(text, "{}", if candidates.iter().any(goes_on) { GOES_ON } else { NOTHING_ELSE })?;
     Ok(text)
 }
 

@@ -20,6 +20,8 @@ const MOST: usize = 512;
 const RESERVED: usize = 4;
 /// Questions about pods that failed before, of one set at a time.
 const FAILING_AT_A_TIME: usize = 1;
+/// After so many pods that wait, one that runs has its turn.
+const RUNNING_AFTER: u8 = 8;
 /// Of an evaluator that takes so many questions at once, so many times as many are on their way: the next one is there when
 /// it has answered.
 const AHEAD: usize = 2;
@@ -50,6 +52,8 @@ struct Lane {
     failing: Turns<PodId>,
     in_flight: usize,
     failing_in_flight: usize,
+    /// How many pods that wait had their turn since one that runs had.
+    waiting_in_a_row: u8,
 }
 
 impl Lane {
@@ -65,8 +69,18 @@ impl Lane {
 
     fn pop(&mut self) -> Option<PodId> {
         let failing = if self.may_fail() { self.failing.pop(|_| true) } else { None };
-        let next = failing.or_else(|| self.waiting.pop(|_| true)).or_else(|| self.running.pop(|_| true));
-        next.map(|(_, id)| id)
+        if let Some((_, id)) = failing {
+            return Some(id);
+        }
+        let is_turn_of_running = self.waiting_in_a_row >= RUNNING_AFTER;
+        let waiting = if is_turn_of_running { None } else { self.waiting.pop(|_| true) };
+        if let Some((_, id)) = waiting {
+            self.waiting_in_a_row += 1;
+            return Some(id);
+        }
+        self.waiting_in_a_row = 0;
+        let (_, id) = self.running.pop(|_| true).or_else(|| self.waiting.pop(|_| true))?;
+        Some(id)
     }
 
     fn has_turns(&self) -> bool {
@@ -207,6 +221,17 @@ mod tests {
 
     fn namespace(number: u32) -> NamespaceId {
         NamespaceId::of_share(ShareId(number))
+    }
+
+    #[test]
+    fn pods_that_run_have_their_turn_however_many_wait() {
+        let mut lanes = Lanes::default();
+        lanes.push(1, Class::Running, namespace(0), PodId(100));
+        for id in 0..20 {
+            lanes.push(1, Class::Waiting, namespace(1), PodId(id));
+        }
+        let order: Vec<u32> = std::iter::from_fn(|| lanes.next(|_| 64)).map(|(_, id)| id.0).collect();
+        assert_eq!((order.len(), order.iter().position(|id| *id == 100)), (21, Some(8)), "{order:?}");
     }
 
     /// Labels make many sets of which each has a slow evaluator.
