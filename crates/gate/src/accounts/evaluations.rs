@@ -52,7 +52,7 @@ impl Accounts {
         }
     }
 
-    /// The evaluators take so many questions at once, by their places; 0: any number.
+    /// The evaluators take so many questions at once, by their places; 0: that is not known, or no other process is asked.
     pub const fn limit_evaluators(&mut self, at_once: AtOnce) {
         self.evaluations.limit(at_once);
     }

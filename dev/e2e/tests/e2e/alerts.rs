@@ -66,7 +66,12 @@ const CASES: [Case; 12] = [
     case("SluiceHeadroomHidden", Fault::HiddenServer, "an API server has no address", "it is gone"),
     case("SluiceStatusOverwritten", Fault::Overwritten, "another client writes statuses", "it ends"),
     case("SluiceAdmissionContested", Fault::Contested, "another client insists on a binding", "it ends"),
-    case("SluiceQuotaLeftRaised", Fault::NoRestore, "nobody can put a quota back", "a controller does"),
+    case(
+        "SluiceQuotaLeftRaised",
+        Fault::NoRestore,
+        "no process of Sluice can put a quota back",
+        "a controller does",
+    ),
 ];
 const NEVER: &str = "SluiceLedgerDifference";
 

@@ -20,7 +20,7 @@ use super::scene::{ADMISSION, Scene};
 use crate::context::kubectl;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
-/// The Lease of an API server that nobody can address.
+/// The Lease of an API server whose address is not known.
 pub const HIDDEN: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/apiserver-hidden";
 /// How many quotas another client writes: each is put right ever more seldom.
 const OVERWRITTEN: [&str; 4] = ["compute", "memory", "objects", "storage"];

@@ -2,7 +2,7 @@
 //!
 //! Pods wait for their turn by the evaluators that are to be asked about them, and each such set has places of its own. So
 //! one that answers slowly, or fails slowly, takes no place of another, and one that takes many questions at once has them.
-//! The evaluators themselves are never asked more than they take: what is more waits there, without an end.
+//! The evaluators themselves are never asked more than they take: further questions wait there for their turn.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -99,7 +99,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Nobody waits any more. What is in flight is answered.
+    /// Takes all pods out of their turns. Questions in flight keep their places until they are answered.
     pub fn clear(&mut self) {
         for lane in self.by_set.values_mut() {
             let Lane { in_flight, failing_in_flight, .. } = *lane;
@@ -138,7 +138,7 @@ impl Lanes {
         self.by_set.iter().any(|(set, lane)| lane.has_next(left(places(*set), is_full)))
     }
 
-    /// Whether nobody waits, and nothing is in flight.
+    /// Whether no pod waits for its turn, and no question is in flight.
     pub fn are_empty(&self) -> bool {
         self.flights.is_empty() && !self.by_set.values().any(Lane::has_turns)
     }
