@@ -259,6 +259,21 @@ impl AuditTrail {
         creation.unwrap_or_else(|| panic!("the audit log does not tell of the creation of pod {pod}"))
     }
 
+    /// When a probe first showed that the API server knows this lock; `None` if none did.
+    #[must_use]
+    pub fn known(&self, lock: &Lock) -> Option<Timestamp> {
+        let mut denied =
+            self.0.iter().filter(|event| event.is("create", names::HEADROOM_PROBES) && event.code == 403);
+        let known = denied.find(|event| event.answered >= lock.from && event.received <= lock.to());
+        known.map(|event| event.answered)
+    }
+
+    /// When pods with this name were asked for, of those that were admitted.
+    pub fn admitted<'t>(&'t self, pod: &'t str) -> impl Iterator<Item = Timestamp> {
+        let admitted = self.creations().filter(move |event| event.succeeded() && created_pod(event) == pod);
+        admitted.map(|event| event.received)
+    }
+
     /// Pods of `user` that were asked for and admitted while a quota was marked: name, asked for, answered.
     #[must_use]
     pub fn admitted_while_locked(&self, user: &str) -> Vec<(&str, Timestamp, Timestamp)> {
