@@ -154,6 +154,21 @@ pub async fn grant(scene: &Scene<'_>) {
     example(scene, &["migration/31-policy.yaml"]).await;
 }
 
+/// The address at which API servers can be asked, as a cluster shows it. The bed's API server keeps none, since an
+/// EndpointSlice takes no address of loopback; Sluice reads the slice whose name is `kubernetes` alone.
+pub async fn one_address(scene: &Scene<'_>) {
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {
+            "name": "balancer", "namespace": "default", "labels": { "kubernetes.io/service-name": "kubernetes" },
+        },
+        "addressType": "IPv4",
+        "endpoints": [{ "addresses": ["192.0.2.1"], "conditions": { "ready": true } }],
+        "ports": [{ "name": "https", "port": 443, "protocol": "TCP" }],
+    });
+    scene.bed.apply_objects([slice]).await.unwrap();
+}
+
 /// An API server that has no address renews its Lease.
 pub async fn hide(client: Client, often: Duration) {
     let mut tick = interval(often);

@@ -133,6 +133,7 @@ impl<'b> Scene<'b> {
             Fault::SmallGrant => faults::block(self).await,
             Fault::HiddenServer => {
                 faults::grant(self).await;
+                faults::one_address(self).await;
                 self.doing.spawn(faults::hide(self.client.clone(), OFTEN));
             }
             Fault::NoRestore => {
