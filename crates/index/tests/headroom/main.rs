@@ -3,6 +3,7 @@
 
 mod accounts;
 mod holders;
+mod launchers;
 mod migrations;
 
 use serde::de::DeserializeOwned;
