@@ -1,9 +1,10 @@
 //! Options as a file: what `sluice render --options`, the operator and the values of the chart have in common.
 
+mod parts;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Affinity, EnvVar, Toleration, TopologySpreadConstraint};
-use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
@@ -12,13 +13,15 @@ use sluice_engine::NamespacePattern;
 
 use crate::exact::Exact;
 use crate::options::{
-    Gating, InstallOptions, Installation, IssuerRef, Monitoring, NamespaceUse, Naming, Platform, PullPolicy,
-    WebhookClient,
+    Gating, InstallOptions, Installation, Monitoring, NamespaceUse, Naming, Platform, WebhookClient,
 };
 use crate::platform_accounts::PlatformAccounts;
-use crate::pod_options::{DnsPolicy, PerComponent, PodOptions};
+use crate::pod_options::{PerComponent, PodOptions};
 use crate::resources::{Given, Resources};
 use crate::validate::{InvalidOption, OWN_LABELS};
+
+pub use parts::TolerationEntry;
+use parts::{CertManagerFile, ImageFile, NetworkPolicyFile, SecretName, WebhookFile};
 
 /// What a file says; what it leaves out, or says to be null, is as before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -116,112 +119,6 @@ pub struct OptionsFile {
     /// The operator writes again what one of a newer version has written: to go back to its version.
     #[serde(skip_serializing_if = "Option::is_none")]
     allow_downgrade: Option<bool>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct ImageFile {
-    /// Empty: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = r"^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?)?$"))]
-    registry: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = r"^[a-z0-9]+([._/-]+[a-z0-9]+)*$"))]
-    repository: Option<String>,
-    /// Empty: the version of Sluice, unless there is a digest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"))]
-    tag: Option<String>,
-    /// `sha256:…`
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = r"^(sha256:[0-9a-f]{64})?$"))]
-    digest: Option<String>,
-    /// When nodes pull it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pull_policy: Option<PullPolicy>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct SecretName {
-    #[schemars(extend("minLength" = 1))]
-    name: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct WebhookFile {
-    /// Port that the webhook listens on: not those of probes, metrics and the controller.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1024, max = 65535), extend("not" = { "enum": [8081, 8444, 8445] }))]
-    port: Option<u16>,
-    /// Its pods have the network of their nodes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    host_network: Option<bool>,
-    /// `dnsPolicy` of its pods.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dns_policy: Option<DnsPolicy>,
-    /// Where API servers reach it, if not through its Service: `https://host:port`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = "^https://"))]
-    url: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct NetworkPolicyFile {
-    /// Ports of API servers, behind their Service.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1), inner(range(min = 1, max = 65535)))]
-    api_server_ports: Option<Vec<u16>>,
-    /// Addresses that API servers have, as CIDRs; empty: any.
-    #[serde(rename = "apiServerCIDRs", skip_serializing_if = "Option::is_none")]
-    #[schemars(inner(regex(pattern = r"^[0-9a-fA-F.:]+/[0-9]{1,3}$")))]
-    api_server_cidrs: Option<Vec<String>>,
-    /// Who may connect to the port of the metrics, as `from` of a NetworkPolicy has it; empty: namespaces with Sluice's
-    /// label.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metrics_from: Option<Vec<Exact<NetworkPolicyPeer>>>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct CertManagerFile {
-    /// The issuer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    issuer_ref: Option<IssuerRef>,
-}
-
-/// A toleration of a pod. The type of Kubernetes would ignore fields that it does not know.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct TolerationEntry {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("enum" = ["Exists", "Equal"]))]
-    operator: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "NoExecute"]))]
-    effect: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    toleration_seconds: Option<i64>,
-}
-
-impl From<TolerationEntry> for Toleration {
-    fn from(entry: TolerationEntry) -> Self {
-        let TolerationEntry { key, operator, value, effect, toleration_seconds } = entry;
-        Self { key, operator, value, effect, toleration_seconds }
-    }
-}
-
-impl From<&Toleration> for TolerationEntry {
-    fn from(toleration: &Toleration) -> Self {
-        let Toleration { key, operator, value, effect, toleration_seconds } = toleration.clone();
-        Self { key, operator, value, effect, toleration_seconds }
-    }
 }
 
 /// A text that is no file of options.
@@ -386,25 +283,6 @@ impl OptionsFile {
     }
 }
 
-impl ImageFile {
-    /// The reference, if something is said of it.
-    fn reference(&self) -> Option<String> {
-        let Self { registry, repository, tag, digest, .. } = self;
-        [registry, repository, tag, digest].into_iter().find(|part| part.is_some())?;
-        let given = |part: &Option<String>| part.clone().filter(|text| !text.is_empty());
-        let registry = match registry {
-            Some(registry) if registry.is_empty() => String::new(),
-            Some(registry) => format!("{registry}/"),
-            None => format!("{DEFAULT_REGISTRY}/"),
-        };
-        let repository = given(repository).unwrap_or_else(|| DEFAULT_REPOSITORY.to_owned());
-        let digest = given(digest).map(|digest| format!("@{digest}"));
-        let version = || digest.is_none().then(|| env!("CARGO_PKG_VERSION").to_owned());
-        let tag = given(tag).or_else(version).map(|tag| format!(":{tag}"));
-        Some(format!("{registry}{repository}{}{}", tag.unwrap_or_default(), digest.unwrap_or_default()))
-    }
-}
-
 /// The first option that cannot be read from a file of its own either: an error of YAML tells the line alone. `None` if
 /// the text is no map.
 fn option_at_fault(text: &str) -> Option<String> {
@@ -415,10 +293,6 @@ fn option_at_fault(text: &str) -> Option<String> {
     };
     options.iter().find(is_at_fault).map(|(option, _)| option.clone())
 }
-
-/// Registry and repository of the image that `make image` builds.
-const DEFAULT_REGISTRY: &str = "localhost";
-const DEFAULT_REPOSITORY: &str = "sluice";
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::options::{IssuerRef, PullPolicy};
+use crate::pod_options::DnsPolicy;
 use crate::resources::Amounts;
 
 fn read(text: &str) -> InstallOptions {
