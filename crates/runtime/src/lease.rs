@@ -23,32 +23,19 @@ use crate::client::with_deadline;
 use crate::retry::{Failure, classify};
 
 mod changes;
+mod error;
+mod leadership;
+mod options;
 pub mod plan;
 mod token;
 
 use changes::Changes;
+pub use error::LeaseError;
+pub use leadership::Leadership;
+pub use options::{LeaseOptions, unique_identity};
 pub use plan::Timings;
 use plan::{Candidate, Record, Step};
 pub use token::WriteToken;
-
-/// Which lease, and under which identity.
-#[derive(Debug, Clone)]
-pub struct LeaseOptions {
-    /// Namespace of the lease.
-    pub namespace: String,
-    /// Name of the lease.
-    pub name: String,
-    /// Our name; must differ between any two processes and any two starts. See [`unique_identity`].
-    pub identity: String,
-    /// Times.
-    pub timings: Timings,
-    /// Labels that the lease has from the first time that we hold it.
-    pub labels: BTreeMap<String, String>,
-    /// Annotations that the lease has while we hold it.
-    pub annotations: BTreeMap<String, String>,
-    /// Annotation with which a holder that has nothing under way gives the lease back; its value is the holder's term.
-    pub handover: Option<&'static str>,
-}
 
 /// With which a holder says, before it gives its lease back, that nothing of what it has asked for can be done any more.
 #[derive(Clone, Debug, Default)]
@@ -59,89 +46,6 @@ impl Handover {
     pub fn nothing_is_under_way(&self) {
         self.0.store(true, Ordering::Release);
     }
-}
-
-impl LeaseOptions {
-    /// Default times and a fresh identity.
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-            identity: unique_identity(),
-            timings: Timings::default(),
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            handover: None,
-        }
-    }
-}
-
-/// Pod or host name and 64 random bits: unique per process start, because two processes with one name would both hold.
-pub fn unique_identity() -> String {
-    let host = ["POD_NAME", "HOSTNAME"].iter().find_map(|name| std::env::var(name).ok());
-    let mut random = [0_u8; 8];
-    let bits = match aws_lc_rs::rand::fill(&mut random) {
-        Ok(()) => u64::from_be_bytes(random),
-        Err(_) => process_seed(),
-    };
-    format!("{}_{bits:016x}", host.as_deref().unwrap_or("process"))
-}
-
-/// Whether this process leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Leadership {
-    /// Another candidate leads, or none that is known.
-    Following {
-        /// The holder last seen.
-        leader: Option<String>,
-    },
-    /// We do.
-    Leading {
-        /// `leaseTransitions`: grows with each change of the holder.
-        term: i32,
-        /// The holder before has given the lease back, and said that it had nothing under way.
-        is_handed_over: bool,
-    },
-}
-
-impl Leadership {
-    /// We lead, as far as the last message says; before a write ask [`WriteToken::is_held`].
-    pub fn is_leading(&self) -> bool {
-        matches!(self, Self::Leading { .. })
-    }
-
-    /// We lead, and the holder before had nothing under way.
-    pub fn is_handed_over(&self) -> bool {
-        matches!(self, Self::Leading { is_handed_over: true, .. })
-    }
-}
-
-/// Why an election ended. All but the first mean that the process must exit.
-#[derive(Debug, thiserror::Error)]
-pub enum LeaseError {
-    /// The times do not fit together.
-    #[error(
-        "lease times {0:?} are unsound; need retry < renew deadline < duration and a duration of at least 1s"
-    )]
-    Timings(Timings),
-    /// The lease could not be renewed in time.
-    #[error("lost lease {name}: could not renew it for {after:?}; last error: {last}")]
-    NotRenewed {
-        /// Namespace and name.
-        name: String,
-        /// The renew deadline.
-        after: Duration,
-        /// Last failure in words.
-        last: String,
-    },
-    /// Another candidate holds the lease that this one held.
-    #[error("lost lease {name}: it is now held by {holder}")]
-    Taken {
-        /// Namespace and name.
-        name: String,
-        /// The new holder, empty if the holder was erased.
-        holder: String,
-    },
 }
 
 /// A candidate for one lease.
