@@ -7,24 +7,22 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
-use k8s_openapi::api::core::v1::{ObjectReference, Secret};
-use kube::Resource;
+use k8s_openapi::api::core::v1::Secret;
 use prometheus_client::registry::Registry;
-use sluice_api::{AAQ, ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQuota, names};
+use sluice_api::names;
 use sluice_controllers::gating::{Alarm, GatingMetrics, GatingWatch};
 use sluice_controllers::managed_quota::ManagedQuotas;
 use sluice_engine::ChargeRules;
 use sluice_gate::cluster_quota_status::{ClusterQuotaStatus, MirrorNamespaces};
-use sluice_gate::{AT_A_TIME, Apply, Gate, GateConfig, GateEvent, GateMetrics, QuotaCollector, Regarding};
+use sluice_gate::{AT_A_TIME, Apply, Gate, GateConfig, GateEvent, GateMetrics, QuotaCollector};
 use sluice_headroom::ObservedLocks;
 use sluice_headroom::loops::{BlockedCollector, BlockedMigrations, GrantStatus, LoopMetrics, Sweep};
-use sluice_index::{VmiWire, VmimWire};
 use sluice_manifests::Gating;
 use sluice_runtime::about::About;
 use sluice_runtime::api_servers::Servers;
 use sluice_runtime::client::{ClientOptions, ServerVersion, connect};
 use sluice_runtime::clock::ServerClock;
-use sluice_runtime::events::{EventType, Recorder, Report, recorder};
+use sluice_runtime::events::{Recorder, recorder};
 use sluice_runtime::health::{Admin, Checks};
 use sluice_runtime::lease::{Election, LeaseOptions, WriteToken};
 use sluice_runtime::metrics::ApiWrites;
@@ -36,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::alarm::alarmed;
 use crate::evaluators::ActiveEvaluators;
+use crate::gate_events::report;
 use crate::gating::GatingArgs;
 use crate::growth::{self, GrowthArgs};
 use crate::headroom::{HeadroomArgs, Setup};
@@ -383,38 +382,4 @@ fn watch_gating(
 async fn fallible(task: impl Future<Output = ()>) -> Result<(), Infallible> {
     task.await;
     Ok(())
-}
-
-fn report(event: GateEvent) -> Report {
-    let (api_version, kind, action) = match event.regarding {
-        Regarding::Pod(_) => ("v1".into(), "Pod".into(), "Hold"),
-        Regarding::Quota(_) if event.namespace.is_empty() => {
-            let api = ApplicationAwareClusterResourceQuota::api_version(&());
-            (api, ApplicationAwareClusterResourceQuota::kind(&()), "Count")
-        }
-        Regarding::Quota(_) => {
-            let api = <ApplicationAwareResourceQuota as Resource>::api_version(&());
-            (api, ApplicationAwareResourceQuota::kind(&()), "Count")
-        }
-        Regarding::Machine => (VmiWire::api_version(&()), VmiWire::kind(&()), "Admit"),
-        Regarding::VirtualMachine => (VmiWire::api_version(&()), "VirtualMachine".into(), "Hold"),
-        Regarding::Migration => (VmimWire::api_version(&()), VmimWire::kind(&()), "Hold"),
-        Regarding::Namespace => ("v1".into(), "Namespace".into(), "Pause"),
-        Regarding::Configuration => (AAQ::api_version(&()), AAQ::kind(&()), "Release"),
-    };
-    Report {
-        regarding: ObjectReference {
-            api_version: Some(api_version.into_owned()),
-            kind: Some(kind.into_owned()),
-            namespace: Some(event.namespace.to_string()).filter(|namespace| !namespace.is_empty()),
-            name: Some(event.name.to_string()),
-            uid: Some(event.uid.to_string()),
-            ..ObjectReference::default()
-        },
-        related: None,
-        type_: EventType::Warning,
-        reason: event.reason.to_owned(),
-        action: action.to_owned(),
-        note: event.message,
-    }
 }

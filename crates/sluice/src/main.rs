@@ -8,6 +8,7 @@ mod evaluator;
 mod evaluators;
 mod existence;
 mod explain;
+mod gate_events;
 mod gating;
 mod growth;
 mod headroom;
