@@ -1,8 +1,8 @@
 //! The cluster as a process knows it; no client.
 //!
 //! A watch event is decoded into a narrow type, turned into a compact record and dropped. `kinds` has one file per kind,
-//! `store` the one contract of lists and sweeps, `cluster` the questions that need several kinds,
-//! `observed` the cluster with a signal for each change.
+//! `store` the one contract of lists and sweeps, `listed` the same for what other crates keep, `cluster` the questions that
+//! need several kinds, `observed` the cluster with a signal for each change.
 
 mod amounts;
 mod annotations;
@@ -11,6 +11,7 @@ mod grants;
 mod kinds;
 mod labels;
 mod list_number;
+mod listed;
 mod meta;
 mod observed;
 mod quantity;
@@ -71,7 +72,8 @@ pub use kinds::vmim::{
 };
 pub use kinds::vmmrq::{Vmmrq, VmmrqRecord, VmmrqSpecWire, VmmrqStated, VmmrqWire, Vmmrqs};
 pub use labels::Labels;
-pub use list_number::{ListNumber, Source};
+pub use list_number::Source;
+pub use listed::Listed;
 pub use observed::{Dirty, Observed};
 pub use quantity::{QuantityText, ResourceTexts};
 pub use quota_spec::{QuotaSpecWire, ScopeRequirementWire, ScopeSelectorWire};

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use sluice_engine::ChargeRules;
 use sluice_index::{
-    AcrqWire, HeadroomNamespaces, Namespaces, PodFacts, Pods, Quotas, Source, Targeting, Watched as _,
+    AcrqWire, HeadroomNamespaces, Listed, Namespaces, PodFacts, Pods, Quotas, Source, Targeting, Watched as _,
 };
 
 #[derive(Clone, Copy)]
@@ -80,6 +80,29 @@ fn store() -> impl FnMut(Step) -> Vec<String> {
 fn records_of_a_store() {
     check(store());
     check_answers(store());
+}
+
+fn listed() -> impl FnMut(Step) -> Vec<String> {
+    let mut known = Listed::<&str, ()>::default();
+    move |step| {
+        let mut see = |name, by| {
+            known.see(&name, by);
+            known.insert(name, ());
+        };
+        match step {
+            Step::Begin => known.begin_list(),
+            Step::See(name) => see(name, Source::Watch),
+            Step::Answer(name) => see(name, Source::Answer),
+            Step::End => drop(known.end_list()),
+        }
+        sorted(known.keys().copied())
+    }
+}
+
+#[test]
+fn what_others_keep_of_a_kind() {
+    check(listed());
+    check_answers(listed());
 }
 
 fn pods() -> impl FnMut(Step) -> Vec<String> {

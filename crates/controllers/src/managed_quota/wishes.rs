@@ -1,7 +1,7 @@
 //! What quotas want of their managed quotas.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use sluice_engine::managed::{is_countable, managed};
 use sluice_engine::quota_spec::compile;
 use sluice_engine::{Quantity, ScopeRequirementText, Scopes, Uid};
-use sluice_index::{AcrqWire, ArqWire, Key, ListNumber, QuotaSpecWire};
+use sluice_index::{AcrqWire, ArqWire, Key, Listed, QuotaSpecWire, Source};
 
 /// What is wanted of a managed quota.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,49 +111,38 @@ impl Wish {
 
 /// All quotas with keys for a managed one.
 #[derive(Debug, Default)]
-pub(super) struct Wishes {
-    by_key: HashMap<Key, Known>,
-    list: ListNumber,
-}
+pub(super) struct Wishes(Listed<Key, Known>);
 
 #[derive(Debug)]
 struct Known {
     wish: Wish,
     /// `metadata.generation`, which grows with each change of the specification.
     generation: Option<i64>,
-    list: ListNumber,
 }
 
 impl Wishes {
     pub fn get(&self, key: &Key) -> Option<&Wish> {
-        self.by_key.get(key).map(|known| &known.wish)
+        self.0.get(key).map(|known| &known.wish)
     }
 
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.by_key.keys()
+        self.0.keys()
     }
 
     /// A list begins.
     pub const fn begin_list(&mut self) {
-        self.list.begin();
+        self.0.begin_list();
     }
 
     /// The list is complete. Returns the quotas that were not in it, which are forgotten.
     pub fn end_list(&mut self) -> Vec<Key> {
-        let list = self.list;
-        let gone = self.by_key.iter().filter(|(_, known)| known.list != list);
-        let gone: Vec<Key> = gone.map(|(key, _)| key.clone()).collect();
-        for key in &gone {
-            self.by_key.remove(key);
-        }
-        gone
+        self.0.end_list().into_iter().map(|(key, _)| key).collect()
     }
 
     /// A quota was seen. Returns whether it wants something else than before.
     pub fn upsert(&mut self, key: &Key, quota: &impl Quota) -> bool {
-        let (list, generation) = (self.list, quota.meta().generation);
-        if let Some(known) = self.by_key.get_mut(key) {
-            known.list = list;
+        let generation = quota.meta().generation;
+        if let Some(known) = self.0.see(key, Source::Watch) {
             let (uid, deleting) = identity(quota.meta());
             if generation.is_some()
                 && (generation, &uid, deleting) == (known.generation, &known.wish.uid, known.wish.deleting)
@@ -161,14 +150,14 @@ impl Wishes {
                 return false;
             }
         }
-        let Some(wish) = Wish::read(quota) else { return self.by_key.remove(key).is_some() };
+        let Some(wish) = Wish::read(quota) else { return self.0.remove(key).is_some() };
         let changed = self.get(key) != Some(&wish);
-        self.by_key.insert(key.clone(), Known { wish, generation, list });
+        self.0.insert(key.clone(), Known { wish, generation });
         changed
     }
 
     /// A quota is gone. Returns whether it was known.
     pub fn remove(&mut self, key: &Key) -> bool {
-        self.by_key.remove(key).is_some()
+        self.0.remove(key).is_some()
     }
 }

@@ -1,13 +1,12 @@
 //! Virtual machines, and how they are counted.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use sluice_engine::headroom::Allowance;
 use sluice_engine::vm::{Calculator, KubeVirtFacts, Launcher, VmFacts, vm_charge};
 use sluice_engine::{Charge, Uid};
-use sluice_index::{ListNumber, Ownership, Source, Version, VmReference, VmiError, VmiRecord};
+use sluice_index::{Listed, Ownership, Source, Version, VmReference, VmiError, VmiRecord};
 
 use crate::config::Moment;
 
@@ -33,7 +32,6 @@ struct Machine {
     made_from: Option<Box<VmReference>>,
     version: Version,
     size: Result<VmFacts, VmiError>,
-    list: ListNumber,
     /// Nothing is told of it before this moment (milliseconds).
     told_until_ms: u64,
 }
@@ -51,24 +49,16 @@ pub enum Unknown {
 }
 
 /// All VMs.
-///
-/// Invariant: between the begin and the end of a list no VM is forgotten but by its own event.
 #[derive(Debug)]
 pub struct Machines {
     calculator: Calculator,
     kubevirt: Option<KubeVirt>,
-    known: BTreeMap<Owner, Machine>,
-    list: ListNumber,
+    known: Listed<Owner, Machine>,
 }
 
 impl Default for Machines {
     fn default() -> Self {
-        Self {
-            calculator: Calculator::IgnoreVmiCalculator,
-            kubevirt: None,
-            known: BTreeMap::new(),
-            list: ListNumber::default(),
-        }
+        Self { calculator: Calculator::IgnoreVmiCalculator, kubevirt: None, known: Listed::default() }
     }
 }
 
@@ -117,16 +107,14 @@ impl Machines {
 
     /// A list begins.
     pub fn begin_list(&mut self) {
-        self.list.begin();
+        self.known.begin_list();
     }
 
     /// A VM was seen. Returns whether its size is news.
     pub fn see(&mut self, record: &VmiRecord, by: Source) -> bool {
         let owner = Owner { namespace: Arc::clone(&record.namespace), uid: record.uid.clone() };
-        let (version, size, mut list) = (record.version, record.size.clone(), self.list);
-        if let Some(known) = self.known.get_mut(&owner) {
-            known.list.see(list, by);
-            list = known.list;
+        let (version, size) = (record.version, record.size.clone());
+        if let Some(known) = self.known.see(&owner, by) {
             if version.is_older_than(known.version) {
                 return false;
             }
@@ -136,7 +124,7 @@ impl Machines {
             }
         }
         let (name, made_from) = (Arc::clone(&record.name), record.made_from.clone());
-        self.known.insert(owner, Machine { name, made_from, version, size, list, told_until_ms: 0 });
+        self.known.insert(owner, Machine { name, made_from, version, size, told_until_ms: 0 });
         true
     }
 
@@ -147,13 +135,12 @@ impl Machines {
 
     /// The list is complete: forgets the VMs that were not in it, and returns them.
     pub fn end_list(&mut self) -> Vec<Owner> {
-        let list = self.list;
-        self.known.extract_if(.., |_, machine| machine.list != list).map(|(owner, _)| owner).collect()
+        self.known.end_list().into_iter().map(|(owner, _)| owner).collect()
     }
 
     /// Whether the VM was seen.
     pub fn knows(&self, owner: &Owner) -> bool {
-        self.known.contains_key(owner)
+        self.known.get(owner).is_some()
     }
 
     /// The VMs of a namespace that were seen, with their names.

@@ -8,7 +8,7 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 use sluice_api::ApplicationAwareClusterResourceQuota;
 use sluice_engine::{QuotaId, StatusTarget};
-use sluice_index::{AacrqWire, AcrqWire, ListNumber, Source};
+use sluice_index::{AacrqWire, AcrqWire, Listed, Source};
 
 use super::digest::Digest;
 use super::mirror::{mirror, mirror_key};
@@ -63,7 +63,6 @@ struct Quota {
     view: Option<View>,
     /// The last mirror whose total was looked at, while not all have been since the total changed.
     round: Option<Round>,
-    list: ListNumber,
     /// When its status was written last (milliseconds).
     written_ms: Option<u64>,
 }
@@ -91,23 +90,20 @@ struct Mirror {
     uid: String,
     version: Option<String>,
     digest: Digest,
-    list: ListNumber,
 }
 
 /// Everything that is shown, as it is and as it should be.
 #[derive(Debug, Default)]
 pub struct Planner {
     shows: MirrorNamespaces,
-    quotas: BTreeMap<Arc<str>, Quota>,
+    quotas: Listed<Arc<str>, Quota>,
     names: HashMap<QuotaId, Arc<str>>,
-    mirrors: BTreeMap<MirrorKey, Mirror>,
+    mirrors: Listed<MirrorKey, Mirror>,
     /// Quotas whose status may have to be written.
     changed: BTreeSet<Arc<str>>,
     /// Mirrors that may have to be written for another reason than the total.
     urgent: BTreeSet<MirrorKey>,
     retries: Retries,
-    quota_list: ListNumber,
-    mirror_list: ListNumber,
 }
 
 impl Planner {
@@ -118,14 +114,12 @@ impl Planner {
     }
 
     pub(super) fn begin_quotas(&mut self) {
-        self.quota_list.begin();
+        self.quotas.begin_list();
     }
 
     pub(super) fn end_quotas(&mut self) {
-        let list = self.quota_list;
-        let gone = self.quotas.iter().filter(|(_, quota)| quota.list != list);
-        for name in gone.map(|(name, _)| Arc::clone(name)).collect::<Vec<_>>() {
-            self.delete_quota(&name);
+        for (_, quota) in self.quotas.end_list() {
+            self.on_quota_gone(&quota);
         }
     }
 
@@ -137,17 +131,15 @@ impl Planner {
         if self.quotas.get(&name).is_some_and(|known| known.uid != uid) {
             self.delete_quota(&name);
         }
-        let quota = self.quotas.entry(Arc::clone(&name)).or_insert_with(|| Quota {
+        let quota = self.quotas.see_or_insert(Arc::clone(&name), by, || Quota {
             uid,
             version: None,
             spec: Value::Null,
             status: Value::Null,
             view: None,
             round: None,
-            list: self.quota_list,
             written_ms: None,
         });
-        quota.list.see(self.quota_list, by);
         quota.version.clone_from(&meta.resource_version);
         quota.status = wire.status.clone();
         if quota.spec != wire.spec {
@@ -160,22 +152,23 @@ impl Planner {
 
     /// Its mirrors are collected with it: they have an owner reference.
     pub(super) fn delete_quota(&mut self, name: &str) {
-        if let Some(view) = self.quotas.remove(name).and_then(|quota| quota.view) {
+        if let Some(quota) = self.quotas.remove(name) {
+            self.on_quota_gone(&quota);
+        }
+    }
+
+    fn on_quota_gone(&mut self, quota: &Quota) {
+        if let Some(view) = &quota.view {
             self.names.remove(&view.handle);
         }
     }
 
     pub(super) fn begin_mirrors(&mut self) {
-        self.mirror_list.begin();
+        self.mirrors.begin_list();
     }
 
     pub(super) fn end_mirrors(&mut self) {
-        let list = self.mirror_list;
-        let gone = self.mirrors.iter().filter(|(_, mirror)| mirror.list != list);
-        for key in gone.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
-            self.mirrors.remove(&key);
-            self.urgent.insert(key);
-        }
+        self.urgent.extend(self.mirrors.end_list().into_iter().map(|(key, _)| key));
     }
 
     /// A mirror is this now.
@@ -183,12 +176,11 @@ impl Planner {
         let key = mirror_key(wire);
         let meta = &wire.metadata;
         let uid = meta.uid.clone().unwrap_or_default();
-        let known = self.mirrors.get(&key).filter(|known| known.uid == uid);
-        let mut list = known.map_or(self.mirror_list, |known| known.list);
-        list.see(self.mirror_list, by);
+        if self.mirrors.see(&key, by).is_some_and(|known| known.uid != uid) {
+            self.mirrors.remove(&key);
+        }
         let (version, digest) = (meta.resource_version.clone(), Digest::of(wire));
-        let mirror = Mirror { uid, version, digest, list };
-        self.mirrors.insert(key.clone(), mirror);
+        self.mirrors.insert(key.clone(), Mirror { uid, version, digest });
         self.urgent.insert(key);
     }
 

@@ -13,6 +13,7 @@ use crate::kinds::acrq::AcrqWire;
 use crate::kinds::cluster_quota_charge::ClusterQuotaChargeWire;
 use crate::kinds::namespace::{NamespaceId, Namespaces};
 use crate::list_number::{ListNumber, Source};
+use crate::listed::Listed;
 use crate::version::Version;
 
 /// What all cluster quotas have in common.
@@ -26,8 +27,7 @@ pub(super) struct ClusterQuotas {
     /// Quotas that are specified otherwise, or select other namespaces, than when they were asked for last.
     changed: BTreeSet<QuotaId>,
     /// By the uid of the quota, known or not: both come by watches of their own.
-    charges: HashMap<Uid, Charge>,
-    charge_list: ListNumber,
+    charges: Listed<Uid, Charge>,
 }
 
 /// An object that records the charges of a quota.
@@ -35,7 +35,6 @@ pub(super) struct ClusterQuotas {
 struct Charge {
     object: ChargeObject,
     recorded: Recorded,
-    list: ListNumber,
 }
 
 /// What applying a cluster quota changed.
@@ -258,20 +257,13 @@ impl Quotas {
 
     /// A list of charges begins.
     pub fn begin_charge_list(&mut self) {
-        self.cluster.charge_list.begin();
+        self.cluster.charges.begin_list();
     }
 
     /// The list of charges is complete. Returns the quotas whose charge is not there any more.
     pub fn end_charge_list(&mut self) -> Vec<QuotaId> {
-        let list = self.cluster.charge_list;
-        let gone: Vec<Uid> = self
-            .cluster
-            .charges
-            .iter()
-            .filter(|(_, charge)| charge.list != list)
-            .map(|(uid, _)| uid.clone())
-            .collect();
-        gone.iter().filter_map(|uid| self.remove_charge(uid)).collect()
+        let gone = self.cluster.charges.end_list();
+        gone.iter().filter_map(|(quota, _)| self.on_charge_gone(quota)).collect()
     }
 
     /// The object that records a quota's charges was seen. Returns the quota if that says something new about it.
@@ -283,20 +275,24 @@ impl Quotas {
             uid: Uid::parse(meta.uid.as_deref().unwrap_or_default()),
             version: Version::parse(meta.resource_version.as_deref()),
         };
-        let mut list = self.cluster.charge_list;
-        if let Some(known) = self.cluster.charges.get_mut(&quota) {
-            if known.object.uid == object.uid {
-                known.list.see(list, by);
-                list = known.list;
-            }
+        let charges = &mut self.cluster.charges;
+        if let Some(known) = charges.get(&quota) {
+            let is_another = known.object.uid != object.uid;
             let is_older = object.version.is_older_than(known.object.version);
-            if is_older || object == known.object && object.version != Version::default() {
+            let is_known = is_older || object == known.object && object.version != Version::default();
+            if !is_another {
+                charges.see(&quota, by);
+            }
+            if is_known {
                 return None;
+            }
+            if is_another {
+                charges.remove(&quota);
             }
         }
         let shared = &mut self.shared;
         let recorded = wire.status.as_ref().map(|status| Recorded::read(status, shared)).unwrap_or_default();
-        self.cluster.charges.insert(quota.clone(), Charge { object, recorded, list });
+        self.cluster.charges.insert(quota.clone(), Charge { object, recorded });
         let id = self.find_cluster_by_uid(&quota)?;
         self.take_charge(id);
         Some(id)
@@ -305,6 +301,10 @@ impl Quotas {
     /// The object that records the charges of the quota with this uid is gone. Returns the quota if there is one.
     pub fn remove_charge(&mut self, quota: &Uid) -> Option<QuotaId> {
         self.cluster.charges.remove(quota)?;
+        self.on_charge_gone(quota)
+    }
+
+    fn on_charge_gone(&mut self, quota: &Uid) -> Option<QuotaId> {
         let id = self.find_cluster_by_uid(quota)?;
         if let Some(cluster) = self.records.get_mut(&id).and_then(QuotaRecord::cluster_mut) {
             cluster.charge = None;
