@@ -47,8 +47,8 @@ pub struct Apply {
     /// Of the installation: the charges of cluster quotas are there.
     pub(super) namespace: Arc<str>,
     write_event: Arc<dyn Fn(GateEvent) -> BoxFuture<'static, bool> + Send + Sync>,
-    /// An API server answers a list when its cache has come to the present, which it asks for ten times a second: lists keep
-    /// no charge from its turn.
+    /// Lists have turns of their own, so that no charge waits for them: an API server answers a list once its cache has come
+    /// to the present, which may take a tenth of a second.
     lists: Arc<Semaphore>,
     others: Arc<Semaphore>,
     /// Pages of pods in their JSON: two are in memory at a time.
@@ -126,7 +126,7 @@ impl Apply {
                 log(&answer, "reading virtual machine", &machine.namespace, &machine.name);
                 Some(Outcome::MachineRead(machine, Box::new(answer)))
             }
-            // Who has the watches and the questions does that; events and releases are above.
+            // These are done where the watches and the evaluators are; events and releases are done above.
             Action::CatchUp
             | Action::CatchUpClusterQuotas
             | Action::ListTargets
@@ -152,7 +152,8 @@ impl Apply {
         match self.writes.record("pods", "patch", write).await {
             Ok(pod) => Answer::Done(pod),
             Err(error) => match refusal(error) {
-                // An earlier request for it may have been done although it was not answered.
+                // The pod may be another than was decided on, or without its gate already: an earlier request may have been
+                // done although it had no answer. Reading the pod tells.
                 Answer::Refused(why) => {
                     let now = self.reread(Request::new(&path).get(&release.name, &Default::default())).await;
                     match now {

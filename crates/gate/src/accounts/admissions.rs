@@ -1,4 +1,5 @@
-//! The end of what is charged for updates of pods: a later version, the pod's end, other quotas, or time.
+//! Ends what is charged for updates of pods that were admitted: a later version was seen, the pod is gone, its quotas have
+//! changed, or the time of the update is over.
 
 use sluice_engine::PodId;
 use sluice_index::NamespaceId;
@@ -74,7 +75,7 @@ impl Accounts {
         self.pod_growth.read_later(id, now);
     }
 
-    /// The pod was read after the last request about it could be done.
+    /// The pod was read when no update of it that was admitted could be in flight any more: nothing more is held for one.
     pub fn on_read(&mut self, id: PodId, now: Moment) {
         // There may have been more questions meanwhile.
         if !self.pod_growth.has_expired(&id, now) {

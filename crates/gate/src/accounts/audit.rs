@@ -35,7 +35,7 @@ impl Accounts {
                     class.is_some_and(|class| *class.charge() == charge && *class.quotas() == matching);
                 gates == Gates::Ours && is_charged
             }
-            // A pod that is being released may be another by now; the answer tells.
+            // While a release is in flight the pod may have changed or been replaced; the answer shows it.
             Stage::Assumed { .. } => gates != Gates::Foreign,
             Stage::Foreign => gates == Gates::Foreign,
             Stage::Free { .. } | Stage::Stuck(_) => gates == Gates::Ours,

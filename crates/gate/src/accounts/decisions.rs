@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 use crate::config::Moment;
 use crate::orders::{News, Order};
 
-/// Classes of waiting pods that are looked at before others get at the state: about half a millisecond's work.
+/// So many classes of waiting pods are looked at in one step, about half a millisecond's work: then watches have their turn.
 const LOOKS: usize = 256;
 
 impl Accounts {
@@ -52,9 +52,10 @@ impl Accounts {
         }
     }
 
-    /// Whether a pod without gates takes already all that the owner of both is charged, of every quota that could be about
-    /// this pod, of those too that are not seen yet, and that is recorded. Then there is nothing to record, and nothing to
-    /// wait for: what a successor counts is the same, whether it sees the release or not.
+    /// Whether the release of the pod adds nothing to what is recorded. That is so where another pod of its owner, without
+    /// gates, takes already all that the owner is charged, and every quota about this pod has recorded it. The two pods have
+    /// to be alike, so that a quota that was not seen yet is about both of them or about none. Then there is nothing to
+    /// record and nothing to wait for: a successor counts the same, whether it sees the release or not.
     fn is_paid_for(&self, cluster: &Cluster, pod: PodId, missing: &Charge, quotas: &QuotaSet) -> bool {
         let owners = self.stages.owners();
         let (true, Some(owner), Some(record)) =
@@ -62,7 +63,7 @@ impl Accounts {
         else {
             return false;
         };
-        // A list that is under way may be about to show that the other one has ended.
+        // Where the list of pods that is under way has not shown the other pod yet, that pod may have ended.
         let is_alike = |other| {
             let facts = cluster.pods.get(other).map(|other| &other.scope_facts);
             facts == Some(&record.scope_facts) && cluster.pods.is_listed(other)
@@ -72,7 +73,8 @@ impl Accounts {
             && quotas.iter().all(|quota| self.is_recorded(cluster, *quota))
     }
 
-    /// The charges of these decisions are recorded by one more quota, or one more list shows that there is no other.
+    /// For each of these decisions one more quota has recorded the charge, or one more list has shown that there is no
+    /// further quota. The gate of a pod goes with the last of them.
     pub fn on_charges_confirmed(&mut self, cluster: &Cluster, decisions: Vec<(PodId, u64)>) {
         for (pod, serial) in decisions {
             match self.stages.recorded(pod, serial) {
@@ -128,8 +130,8 @@ impl Accounts {
         self.go_on_reclassifying(cluster, now);
     }
 
-    /// The reason for holding the class is another one: events say so about its first pods. The rest of a long queue has
-    /// news when it is its turn to have any.
+    /// The class is held for another reason than before. Events tell its first pods; the others of a long queue are told
+    /// when they are among the first.
     fn on_class_held(&mut self, cluster: &Cluster, class: ClassId, now: Moment) {
         let Some(class) = self.stages.queue().class(class) else { return };
         for pod in class.pods().take(cluster.config.notified_pods) {

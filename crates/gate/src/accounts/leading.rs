@@ -8,8 +8,8 @@ use crate::config::Moment;
 use crate::orders::{News, Order};
 
 impl Accounts {
-    /// From now on decisions are made. What quotas have recorded is to be [kept](Self::reserve_in_flight) before
-    /// [`Self::take_stock`], where this says so.
+    /// From now on decisions are made. Returns the quotas in which a predecessor may have charged pods that are still to go:
+    /// the room of what they have recorded is to be [kept](Self::reserve_in_flight) before [`Self::take_stock`].
     pub fn begin_leading(&mut self, cluster: &Cluster, is_handed_over: bool, now: Moment) -> Vec<QuotaId> {
         self.leading = true;
         self.expire_rounds(cluster);
@@ -35,7 +35,7 @@ impl Accounts {
             && self.foreign_charges.is_empty()
     }
 
-    /// What a predecessor has left is gone on with.
+    /// Goes on with what a predecessor has left: releases, lists that pods wait for, and events about pods that are held.
     pub fn take_stock(&mut self, cluster: &Cluster, now: Moment) {
         let quotas: Vec<QuotaId> = cluster.quotas.iter().map(|(id, _)| id).collect();
         for id in quotas {
@@ -57,7 +57,7 @@ impl Accounts {
             self.orders.tell(News::Held(id, now));
         }
         self.tell_pauses();
-        // KubeVirt may have been seen after its pods.
+        // The pods may have been seen before it was known which of them are targets of migrations.
         for id in self.stages.held().collect::<Vec<_>>() {
             self.hold_target(cluster, id);
         }

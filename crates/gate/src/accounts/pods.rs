@@ -14,7 +14,7 @@ use crate::orders::{News, Order};
 use crate::stage::Stage;
 
 impl Accounts {
-    /// A pod is there that was not, perhaps in place of another one, as which it is given.
+    /// A pod was added. `before`: the pod that it replaces, where what others are charged may depend on that one.
     pub fn on_pod_added(
         &mut self,
         cluster: &Cluster,
@@ -28,7 +28,8 @@ impl Accounts {
         self.look_at_others(cluster, id, before);
     }
 
-    /// A pod is not what it was, as which it is given. `is_news`: this is another version.
+    /// A pod has changed. `before`: the pod as it was, where what others are charged may depend on that. `is_news`: this is
+    /// another version.
     pub fn on_pod_changed(
         &mut self,
         cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! The end of what is charged for updates of pods: a later version, the pod's end, other quotas, or time.
+//! Ends questions about updates of pods: the webhook does not wait any more, or the pod was read to see what became of it.
 
 use sluice_engine::{PodId, Uid};
 use sluice_index::{PodWire, Source};
@@ -14,7 +14,7 @@ impl State {
         self.accounts.abandon(ticket);
     }
 
-    /// The pod was read after the last request about it could be done.
+    /// The pod was read when no update of it that was admitted could be in flight any more.
     pub(super) fn on_read(&mut self, id: PodId, uid: &Uid, answer: Answer<PodWire>, now: Moment) {
         if self.cluster.pods.get(id).is_none_or(|record| record.uid != *uid) {
             return;

@@ -21,7 +21,9 @@ impl State {
         }
     }
 
-    /// There is another leader, or what it may have recorded is lost.
+    /// Another leader has charged the quota, or the record of its charges is lost. Decisions that are not recorded were made
+    /// without that charge, so they are reverted. Its room is kept until its requests are dead, and until then nothing that
+    /// ends makes room.
     pub(super) fn on_foreign_charge(&mut self, id: QuotaId, now: Moment) {
         let undone = self.recorder.overtake(id);
         self.accounts.revert_decisions(&self.cluster, &undone, now);

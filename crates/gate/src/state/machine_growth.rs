@@ -14,7 +14,7 @@ use crate::config::Moment;
 impl State {
     /// Judges an update of a VM, and charges it if the VM is to take more.
     pub fn ask_about_machine(&mut self, change: &MachineChange, now: Moment) -> Asked {
-        // A pod of a VM may just have changed.
+        // The VM's pods may have changed since it was charged.
         self.accounts.go_on_appraising(&self.cluster, now);
         let judged = self.accounts.judge_machine(&self.cluster, change, now);
         if let Err(Judgement::Refused(words)) = &judged
@@ -26,7 +26,7 @@ impl State {
         judged.unwrap_or_else(Asked::Judged)
     }
 
-    /// Who asks is KubeVirt's controller, and the VM's owner hears of it from that alone.
+    /// KubeVirt's controller gets the refusal. Only an event tells the owner of the VM.
     fn tell_machine(&mut self, vmi: &VmiRecord, words: &str, now: Moment) {
         let owner = Owner { namespace: Arc::clone(&vmi.namespace), uid: vmi.uid.clone() };
         if self.cluster.machines.tell(&owner, now) {
@@ -34,7 +34,7 @@ impl State {
         }
     }
 
-    /// The VM was read after the last request about it could be done.
+    /// The VM was read when no update of it that was admitted could be in flight any more.
     pub(super) fn on_machine_read(
         &mut self,
         read: &MachineRead,

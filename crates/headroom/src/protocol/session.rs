@@ -11,7 +11,7 @@ use super::messages::{Command, Done, Ending, Look, QuotaRef, Snapshot};
 const MOST_LOOKS: u32 = 8;
 /// How often a mark is set anew.
 const MOST_RENEWALS: u32 = 1;
-/// So much later is the end of a lock that is renewed, in its last seconds; milliseconds.
+/// A lock is renewed in its last seconds, and then ends so much later (milliseconds).
 pub const RENEWAL_MS: i64 = 7_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,8 @@ enum Phase {
     Awaiting,
     Renewing,
     Restoring,
-    /// The target's creation may still wait for its answer.
+    /// Nothing is raised any more, or never was. The webhook allows the target all the same if that still waits: the quota
+    /// decides.
     Leaving,
     Confirming,
     Done,
@@ -44,7 +45,7 @@ pub struct WindowSession {
     raised: Vec<QuotaRef>,
     /// Quotas of which a write had no answer: these may carry the raise, whatever a later write is answered.
     unanswered: Vec<QuotaRef>,
-    /// The one that carries the mark which API servers are asked for, or may.
+    /// The quota that carries the mark which API servers are asked for, or may carry it.
     primary: Option<QuotaRef>,
     looks: u32,
     renewals: u32,
@@ -223,7 +224,8 @@ impl WindowSession {
         if look == Look::Live {
             self.looks += 1;
         }
-        // Were a further quota to get the mark that is asked for, knowing it would tell of one of them only.
+        // The last raise carries the mark that API servers are asked for. If two quotas carried it, an API server that knows
+        // one of them would seem to know both.
         let is_other =
             |raise: &Raise| self.primary.as_ref().is_some_and(|primary| *primary != reference(raise));
         if self.looks > MOST_LOOKS || wanted.iter().any(is_other) {
@@ -232,8 +234,8 @@ impl WindowSession {
         Ok(wanted.into())
     }
 
-    /// Nothing is left to raise. If the quota that was to carry the mark which is asked for needs none any more, no mark
-    /// tells whether API servers know of its change.
+    /// Nothing is left to raise. Where no quota carries the mark that API servers are asked for, none can tell whether it
+    /// knows of the raises, and the session gives up.
     fn settle(&mut self, quotas: &[NativeQuota]) -> Phase {
         let is_there = |mark: &i64| quotas.iter().any(|quota| quota.mark() == Some(*mark));
         match self.mark.filter(is_there) {

@@ -34,8 +34,8 @@ pub struct BlockedMigrations {
 }
 
 impl BlockedMigrations {
-    /// Nothing was decided yet. What is known by `headroom` has to remember what is dirty. `tell` hears what people are to
-    /// be told.
+    /// Nothing was decided yet. What `headroom` observes has to remember where something changes
+    /// ([`Observed::take_dirty`]). `tell` hears what people are to be told.
     #[must_use]
     pub fn new(
         headroom: Arc<Headroom>,
