@@ -61,11 +61,11 @@ impl MachineChange {
 /// Whether a [`Change`] or a [`MachineChange`] may go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// It is charged, or takes nothing more.
+    /// The change is charged, or takes nothing more.
     Allowed,
     /// There is no room, in the words of Kubernetes' own quota.
     Refused(String),
-    /// It cannot be decided now; the same request may be allowed in a moment.
+    /// The change cannot be decided on now; the same request may be allowed in a moment.
     Undecided(Cow<'static, str>),
 }
 

@@ -101,7 +101,7 @@ impl Gate {
 
     pub(super) fn answer(&self, ticket: Ticket, judgement: Judgement) {
         if let Some(sender) = self.asking.lock().remove(&ticket) {
-            // It fails when the webhook has closed its connection.
+            // Sending fails where the webhook has closed its connection.
             let _ = sender.send(judgement);
         }
     }

@@ -18,7 +18,7 @@ pub struct Contest {
 }
 
 impl Contest {
-    /// It was done once more.
+    /// Another client has done so once more.
     pub fn note(&mut self, now_ms: u64) {
         if self.is_over(now_ms) {
             self.times = 0;

@@ -48,7 +48,7 @@ pub(crate) mod reasons {
     pub const NO_LONGER_TARGETED: &str = "NoLongerTargeted";
     /// Pods do not wait for quota for a time.
     pub const PAUSED: &str = "Paused";
-    /// They wait again.
+    /// Pods wait for quota again.
     pub const PAUSE_ENDED: &str = "PauseEnded";
     /// The annotation of a pause cannot be read.
     pub const PAUSE_IGNORED: &str = "PauseIgnored";

@@ -191,7 +191,7 @@ impl Recorder {
     pub fn rename_quota(&mut self, cluster: &Cluster, old: QuotaId, new: QuotaId) {
         self.overwrites.rename(old, new);
         self.writes.rename(old, new, cluster.config.charge_spacing_ms);
-        // It may be about no namespace that marks it when its pods have had their turn.
+        // Pods that have found their stage mark their quotas; a quota without namespaces is marked here alone.
         self.writes.mark(new);
     }
 

@@ -148,7 +148,7 @@ fn charge_object(record: &Record, object: &ChargeObject, namespace: &str) -> Val
     charge(record, namespace, identity, status)
 }
 
-/// It goes with its quota.
+/// A record whose owner is the quota: it is deleted with that.
 fn new_charge(record: &Record, namespace: &str) -> Value {
     let owner = json!({
         "apiVersion": ApplicationAwareClusterResourceQuota::api_version(&()),

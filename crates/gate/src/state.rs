@@ -62,7 +62,7 @@ use super::view::View;
 /// The state of the gate.
 #[derive(Debug)]
 pub struct State {
-    /// It leads as soon as all VMs are appraised.
+    /// This process leads as soon as all VMs are appraised.
     to_lead: bool,
     /// The predecessor left nothing under way.
     is_handed_over: bool,

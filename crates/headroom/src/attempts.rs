@@ -36,8 +36,8 @@ struct State {
 }
 
 impl Attempts {
-    /// A pod is asked about. `None`: it uses the raise that was made for an earlier one. Otherwise an earlier attempt has
-    /// failed.
+    /// A pod is asked about. `None`: the pod uses the raise of an earlier attempt of its migration, which still holds.
+    /// Otherwise the pod needs a session of its own, and an earlier attempt has failed.
     pub(crate) fn begin(&self, target: &Target) -> Option<Arc<Attempt>> {
         let key = (target.migration.uid.clone(), target.attaches);
         let mut attempts = self.0.lock();

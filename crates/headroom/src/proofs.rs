@@ -26,7 +26,7 @@ struct ProofState {
     /// What it said instead of denying, or that it does not answer; `None`: both policies are in force there.
     missing: Option<Arc<str>>,
     unanswered: u32,
-    /// It did not know of a raise in time since it was proven last.
+    /// The server did not know of a raise in time since it was proven last.
     doubted: bool,
 }
 

@@ -49,7 +49,7 @@ impl Restorer<'_> {
                 },
             };
             let native = record.native();
-            // Without our mark the raise is over: kube-controller-manager drops both together.
+            // A quota without our mark is not raised by us any more: kube-controller-manager drops mark and raise together.
             let Some(write) = restore(&native).filter(|_| native.mark().is_some_and(&is_own)) else {
                 return Written::Conflict;
             };

@@ -14,7 +14,7 @@ use crate::protocol::Ending;
 pub struct Target {
     /// Its uid.
     pub pod: Uid,
-    /// It attaches volumes to the migration's launcher; otherwise it is that.
+    /// The pod attaches volumes to the migration's launcher; otherwise it is that launcher.
     pub attaches: bool,
     /// The migration that it is for.
     pub migration: MigrationRef,

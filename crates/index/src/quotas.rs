@@ -31,13 +31,13 @@ use crate::version::Version;
 /// What applying a quota changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaChange {
-    /// It was not known, or one of the same name with another uid was: that one has to go first.
+    /// The quota was not known, or one of the same name with another uid was: that one has to go first.
     Added(QuotaId),
-    /// Its limits are different, for the same resources and scopes.
+    /// The limits are different, for the same resources and scopes.
     Limits(QuotaId),
-    /// It counts other resources or other pods than before.
+    /// The quota counts other resources or other pods than before.
     Meaning(QuotaId),
-    /// Only its status is different.
+    /// Only the status is different.
     Status(QuotaId),
     /// Nothing that is kept, or the object is older than what is known.
     Same,

@@ -89,15 +89,15 @@ impl<B> Deref for Record<B> {
 /// What applying an object changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing that is kept, or it is older than what is known.
+    /// Nothing that is kept, or the object is older than what is known.
     Same,
-    /// It was not known.
+    /// The object was not known.
     Added,
     /// Something that is kept.
     Changed,
     /// An object of the same name with another uid was known.
     Replaced,
-    /// It was known, and is none of those that are kept any more.
+    /// The object was known, and is none of those that are kept any more.
     Removed,
 }
 

@@ -34,13 +34,13 @@ impl About {
         Self { component, version, leads: None, certificates: Vec::new() }
     }
 
-    /// It leads while `token` is held.
+    /// The process leads while `token` is held.
     #[must_use]
     pub fn leading(self, token: WriteToken) -> Self {
         Self { leads: Some(token), ..self }
     }
 
-    /// It knows a certificate, as `read` says; `None` while there is none.
+    /// The process has a certificate, as `read` says; `None` while there is none.
     #[must_use]
     pub fn certificate(
         mut self,

@@ -1,8 +1,8 @@
 //! Reaching the process that holds a lease, from other processes of the same installation.
 //!
-//! Its address is an annotation of the lease, which all accounts that may update the lease can change. So the address is
-//! not trusted: the process that answers there must have a certificate of the installation's own authority, and the one
-//! that asks shows its own.
+//! The holder's address is an annotation of the lease, which all accounts that may update the lease can change. So the
+//! address is not trusted: the process that answers there must have a certificate of the installation's own authority, and
+//! the one that asks shows its own.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -49,9 +49,9 @@ pub struct AccountedPod {
 /// What a pod explains of the usage above a quota.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stake {
-    /// It runs a virtual machine: KubeVirt itself may have made it larger, by so much at most.
+    /// The pod runs a virtual machine: KubeVirt itself may have made the pod larger, by so much at most.
     Runs(Charge),
-    /// It is of a migration that is under way, or is about to end: so much of it is explained.
+    /// The pod belongs to a migration that is under way, or is about to end: so much of its charge is explained.
     Passes(Charge),
     /// Any other pod.
     Stays,

@@ -25,7 +25,7 @@ pub enum Plan {
     Raise(Vec<Raise>),
     /// No grant alone allows the raises. Sorted by quota and key.
     NotEnough(Vec<Shortage>),
-    /// It would be rejected whatever is raised, or raising is not wanted.
+    /// The target would be rejected whatever is raised, or raising is not wanted.
     Refused(Vec<Refusal>),
 }
 

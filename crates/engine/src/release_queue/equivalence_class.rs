@@ -50,7 +50,7 @@ impl Reason {
 
 /// Waiting pods that take the same from the same share of the same quotas.
 ///
-/// They fit or do not fit together, so a decision looks at the first of them only: its cost depends on how
+/// The pods of a class fit or do not fit together, so a decision looks at the first of them only: its cost depends on how
 /// many *different* charges wait, not on how many pods.
 #[derive(Debug)]
 pub struct EquivalenceClass {

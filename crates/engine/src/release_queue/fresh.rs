@@ -74,7 +74,7 @@ impl Deciding<'_> {
             return;
         }
         *looks = looks.saturating_sub(1);
-        // Its next pod takes the same and may fit too.
+        // The next pod of the class takes the same and may fit too.
         if self.look(id) {
             self.queue.fresh.insert(id);
         }

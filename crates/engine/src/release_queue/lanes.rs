@@ -72,7 +72,7 @@ impl Lane {
         self.since = 0;
     }
 
-    /// Its pods are taken to have waited since this moment at most.
+    /// The pods of the lane count as waiting from this moment on at the earliest.
     pub(super) fn serve(&mut self, moment_ms: u64) {
         self.served_ms = self.served_ms.max(moment_ms);
     }

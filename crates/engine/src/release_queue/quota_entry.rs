@@ -41,7 +41,7 @@ pub(super) struct QuotaEntry {
 pub(super) struct Rest {
     /// See [`ReleaseQueue::pause`](super::ReleaseQueue::pause).
     pub(super) paused: bool,
-    /// Its limits have changed, and which of its classes could ever fit is not known of all yet.
+    /// The limits have changed, and it is not known yet of all classes whether they could ever fit.
     pub(super) reviewed: bool,
     /// The classes that are to be looked at afterwards.
     pub(super) later: Vec<ClassId>,
@@ -123,7 +123,7 @@ impl QuotaEntry {
         self.apply(Claim::Counted, share, charge);
     }
 
-    /// It is no longer in flight.
+    /// The charge is no longer in flight.
     pub(super) fn arrived(&mut self, charge: &Charge) {
         self.ledger.arrive(charge);
     }

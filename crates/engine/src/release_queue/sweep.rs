@@ -22,7 +22,7 @@ const TURN: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     at: Cursor,
-    /// It got room meanwhile. Those that were passed are looked at again after those that were not: otherwise a
+    /// The quota got room meanwhile. Those that were passed are looked at again after those that were not: otherwise a
     /// quota that gets room all the time would never look at its last ones.
     again: bool,
     /// Classes that came meanwhile, further behind.
@@ -164,7 +164,7 @@ pub(super) struct Deciding<'q> {
 impl Deciding<'_> {
     fn sweep(&mut self, quota: QuotaId, looks: &mut usize) {
         if let Some(entry) = self.queue.entries.get_mut(&quota).filter(|entry| !entry.rest.is_over()) {
-            // It is swept as a whole afterwards.
+            // The quota is swept as a whole afterwards.
             let sweep = self.queue.sweeps.remove(&quota);
             entry.rest.later.extend(sweep.into_iter().flat_map(|sweep| sweep.postponed));
             *looks = looks.saturating_sub(1);
@@ -187,7 +187,7 @@ impl Deciding<'_> {
                 }
             }
             let released = self.look(head.1);
-            // Its next head comes later in the order, unless another of its pods went in place of this one.
+            // The next head of the class comes later in the order, unless another pod of it went in place of this one.
             if released && self.queue.classes.get(&head.1).and_then(EquivalenceClass::head) == Some(head.0) {
                 self.queue.fresh.insert(head.1);
             }

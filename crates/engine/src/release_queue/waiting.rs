@@ -9,7 +9,7 @@ pub enum WaitReason {
     Full,
     /// There would be room, but it is kept for a pod that has waited longer.
     RoomKept,
-    /// They ask for more than a whole quota.
+    /// The pods ask for more than a whole quota.
     NeverFits,
 }
 

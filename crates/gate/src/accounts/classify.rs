@@ -119,7 +119,7 @@ impl Accounts {
             return Err(Stage::Stuck(Stuck::BackingOff));
         }
         if !is_targeted {
-            // Its gate says that an API server took it for targeted: the namespace may be seen late.
+            // The pod has the gate, so to an API server its namespace was targeted: the watch of namespaces may be late.
             return Err(Stage::Free { awaited: 1, serial: 0 });
         }
         if cluster.namespaces.get(record.namespace).is_some_and(|namespace| namespace.terminating) {

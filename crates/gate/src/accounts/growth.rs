@@ -94,7 +94,7 @@ impl Accounts {
         change: &Change,
     ) -> Result<Option<(PodId, NamespaceId)>, Judgement> {
         let Change { before, after, .. } = change;
-        // It is charged when it is released, and a release of the pod as it was fails when it has changed.
+        // A held pod is charged when it is released, and the release of the pod as it was fails when the pod has changed.
         let is_held = before.gates == Gates::Ours || after.gates != Gates::None;
         self.concerns_version(cluster, !is_held, &before.namespace, before.version, |namespace| {
             let id = cluster.pods.find(namespace, &before.name)?;
@@ -129,7 +129,7 @@ impl Accounts {
         }
         let Some((key, known)) = find(namespace) else { return Err(UNSEEN) };
         if before.is_older_than(known) {
-            // Such a request cannot commit: the API server will ask again.
+            // A request about an older version cannot commit: the API server will ask again.
             return Ok(None);
         }
         if known.is_older_than(before) {

@@ -36,7 +36,7 @@ impl Accounts {
     fn obstacle_of(&self, cluster: &Cluster, reason: &Reason, share: ShareId) -> Option<Obstacle> {
         let quota = cluster.quotas.get(reason.quota)?;
         let compiled = quota.compiled.as_ref().ok()?;
-        // It may have gone since the queue was looked at, and its handle may be another pod's.
+        // The pod that is ahead may have gone since the queue was looked at, and its handle may be another pod's.
         let waits = |pod: &PodId| matches!(self.stages.get(*pod), Stage::Waiting(_));
         // A tenant is told nothing of another one's pods.
         let is_of_the_same = |pod: &&PodRecord| pod.namespace.share() == share;

@@ -118,7 +118,7 @@ impl Accounts {
                 self.end_claim(id, &record);
                 self.classify(cluster, id, now);
             }
-            // Its gate is being removed: the answer will say whether it still was the pod decided on.
+            // The removal of the gate is in flight: the answer will say whether the pod was still the one decided on.
             (Stage::Assumed { .. }, Gates::Ours) if self.sent.is_in_flight(&record.uid) => {}
             // Another client released it: perhaps a predecessor for whose charge room is kept.
             (Stage::Waiting(_) | Stage::Stuck(_), Gates::None) => {
@@ -162,7 +162,8 @@ impl Accounts {
         if record.unreadable.is_none() {
             self.stages.arrive(id, payer, quotas);
         } else {
-            // It would be taken for everything that is in flight.
+            // A pod that cannot be read is counted with the largest amount there is. Arriving, it would use up all room that
+            // is kept for what is in flight.
             self.stages.count(id, payer, quotas);
         }
     }

@@ -85,7 +85,7 @@ impl Accounts {
             _ => None,
         };
         match in_flight {
-            // Its gate is being removed and cannot be called back: it stays charged, to the quotas of now.
+            // The removal of the gate is in flight and cannot be called back: the pod stays charged, to the quotas of now.
             Some((charge, serial)) => {
                 self.revert_claim(id, &record);
                 self.assume_in_flight(cluster, id, &record, charge, serial);

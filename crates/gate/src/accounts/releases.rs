@@ -62,7 +62,7 @@ impl Accounts {
         if !self.sent.may_be_done_on(id, &uid, version)
             && self.evaluations.rounds().defer_release(namespace, id)
         {
-            // It may have waited for this pod: what was sent for an earlier version cannot be done any more.
+            // The round may have waited for this pod: what was sent for an earlier version cannot be done any more.
             self.evaluations.rounds().on_settled_release(namespace);
             return None;
         }

@@ -118,7 +118,7 @@ impl ClusterQuotaStatus {
         let changed = state.lock().take_changed_clusters();
         for id in changed {
             if !self.look_at(&state, id) {
-                // Its sums are not complete now.
+                // The sums of the quota are not complete now.
                 state.lock().note_changed_cluster(id);
             }
         }

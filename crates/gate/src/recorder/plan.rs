@@ -38,7 +38,7 @@ impl Recorder {
         now: Moment,
     ) -> Option<(Record, IsNews)> {
         if self.writes.is_in_flight(id) {
-            // Its answer, or the timer that a failure sets, marks the quota again.
+            // The answer of the write, or the timer that a failure sets, marks the quota again.
             return None;
         }
         let quota = cluster.quotas.get(id)?;

@@ -36,7 +36,7 @@ struct StatusWrite {
 pub struct InFlight {
     /// The decisions that it charges.
     pub charged: Decisions,
-    /// They were made before something was seen that speaks against them.
+    /// The decisions were made before something was seen that speaks against them.
     pub overtaken: bool,
     /// What was asked for.
     pub asked: Option<Record>,

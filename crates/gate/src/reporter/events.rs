@@ -74,7 +74,7 @@ struct Announcement {
 /// A pod that events are written about.
 #[derive(Debug, Default)]
 struct Recipient {
-    /// It has a place among the turns.
+    /// The pod has a place among the turns.
     has_turn: bool,
     /// When the last event was written (milliseconds).
     at_ms: u64,

@@ -45,7 +45,7 @@ impl State {
                 self.accounts.open_ledger(&self.cluster, id);
                 self.accounts.reclassify_each(&self.cluster, change.moved, now);
                 self.on_charge_known(id, 0, true, now);
-                // It may be about no namespace: that is to be said as well.
+                // The quota may be about no namespace: its status says that too.
                 self.recorder.restate(id);
             }
             QuotaChange::Meaning(id) => {

@@ -93,7 +93,7 @@ impl State {
     }
 
     pub(super) fn forget_pod(&mut self, id: PodId) {
-        // Its claims end while its namespace is still known.
+        // The pod's claims end while its namespace is still known.
         let Some(record) = self.cluster.pods.get(id).cloned() else { return };
         self.accounts.drop_pod(&self.cluster, id, &record);
         self.cluster.pods.remove(id, &mut self.cluster.namespaces);

@@ -39,7 +39,7 @@ impl Seen {
         let wait = match written {
             Written::Done(..) => {
                 self.backoff.reset();
-                // What is seen may still be what was before.
+                // The watch may still show the quota as it was before.
                 RETRY.0
             }
             Written::Conflict => RETRY.0 / 10,

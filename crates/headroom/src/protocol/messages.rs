@@ -56,7 +56,7 @@ pub enum Command {
     Restore,
     /// The raised quotas were charged: wait until the target exists, or find out that no pod does.
     Confirm,
-    /// It is over.
+    /// The session is over.
     Stop(Ending),
 }
 
@@ -84,7 +84,7 @@ pub enum Done {
     Spared,
     /// No live mark of another session is left.
     Free,
-    /// It was written, as far as it can be.
+    /// Everything was written that can be.
     Written,
     /// The quota is not as it was seen, or does not exist any more; nothing was written.
     Conflict,
@@ -98,7 +98,7 @@ pub enum Done {
     LetIn,
     /// The mark ends soon.
     Closing,
-    /// It comes to this: nothing more is to be waited for, or it could not be done.
+    /// The session ends so: nothing more is to be waited for, or the command could not be done.
     Ended(Ending),
 }
 

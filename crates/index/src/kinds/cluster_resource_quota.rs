@@ -104,7 +104,7 @@ pub struct ClusterResourceQuotaState {
 pub type ClusterResourceQuotaRecord = Record<ClusterResourceQuotaState>;
 
 impl ClusterResourceQuotaRecord {
-    /// It, as far as it says what a ResourceQuota says.
+    /// The quota as a ResourceQuota would say it.
     #[must_use]
     pub fn total(&self) -> ResourceQuotaRecord {
         Record {

@@ -61,11 +61,11 @@ pub enum Phase {
     /// No target pod is known yet.
     #[default]
     Pending,
-    /// It has a target pod, or waits for another cluster.
+    /// The migration has a target pod, or waits for another cluster.
     Underway,
-    /// It came to its end.
+    /// The machine runs on its new node.
     Succeeded,
-    /// It came to nothing.
+    /// The machine stays where it was.
     Failed,
 }
 
@@ -112,7 +112,7 @@ pub struct Vmim {
     pub machine: Box<str>,
     /// `status.phase`.
     pub phase: Phase,
-    /// It says that its target pod was refused by a quota.
+    /// The migration says that a quota refused its target pod.
     pub rejected: bool,
     /// `spec.priority`.
     pub priority: MigrationPriority,

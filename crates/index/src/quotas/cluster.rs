@@ -269,7 +269,7 @@ impl Quotas {
     /// The object that records a quota's charges was seen. Returns the quota if that says something new about it.
     pub fn upsert_charge(&mut self, wire: &ClusterQuotaChargeWire, by: Source) -> Option<QuotaId> {
         let meta = &wire.metadata;
-        // It has the name of the quota's uid.
+        // The object's name is the quota's uid.
         let quota = Uid::parse(meta.name.as_deref().unwrap_or_default());
         let object = ChargeObject {
             uid: Uid::parse(meta.uid.as_deref().unwrap_or_default()),

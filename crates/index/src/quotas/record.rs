@@ -85,7 +85,7 @@ impl QuotaRecord {
         }
     }
 
-    /// Its namespace, if it is about one only.
+    /// The namespace, if the quota is about one only.
     #[must_use]
     pub const fn namespace(&self) -> Option<NamespaceId> {
         match self.scope {

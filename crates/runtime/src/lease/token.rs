@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 /// Permission to write, asked before each write. Clones share the state.
 ///
-/// It looks at the clock too: a process that was stopped for longer than the renew deadline refuses by itself when it goes
-/// on. The answer can be outdated by the time a request arrives, so writes must also carry a precondition.
+/// The token looks at the clock too: a process that was stopped for longer than the renew deadline refuses by itself when it
+/// goes on. The answer can be outdated by the time a request arrives, so writes must also carry a precondition.
 #[derive(Debug, Clone)]
 pub struct WriteToken {
     epoch: Instant,

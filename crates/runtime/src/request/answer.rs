@@ -7,13 +7,13 @@ use crate::retry::{Failure, classify};
 /// How a request went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<T> {
-    /// It was done; this is the object now.
+    /// The request was done; this is the object now.
     Done(T),
-    /// It was refused because the object is not what it was; this is what it is now, if it still exists and was read again.
+    /// The request was refused because the object has changed. With the object as it is now, if that exists and was read.
     Stale(Option<T>),
-    /// It was refused for good, for this reason.
+    /// The request was refused for good, for this reason.
     Refused(String),
-    /// It was refused because the server has too much to do, for so long if it says so.
+    /// The request was refused because the server has too much to do. With the time that the server asks to wait, if any.
     Busy(Option<Duration>),
     /// The outcome is not known: it may have been done.
     Unknown(String),

@@ -70,7 +70,7 @@ impl ConnectionState {
         self.phase() != Phase::Waiting
     }
 
-    /// It has had a successful answer.
+    /// The connection has had a successful answer.
     pub(super) fn is_proven(&self) -> bool {
         self.0.proven.load(Relaxed)
     }

@@ -97,7 +97,7 @@ struct Seen {
     id: u64,
     peer: IpAddr,
     phase: Phase,
-    /// It has had a successful answer: its client knows what to ask for.
+    /// The connection has had a successful answer: its client knows what to ask for.
     proven: bool,
     /// When its last request was answered, or it was accepted; in any unit.
     since: u64,

@@ -100,7 +100,7 @@ impl ServerTls {
         if Arc::ptr_eq(&suites, &built.suites) {
             return Arc::clone(&built.config);
         }
-        // Its tickets are new too: no session of the profile before is resumed.
+        // The tickets are new too: no session of the profile before is resumed.
         match source.build(Arc::clone(&suites)) {
             Ok(new) => {
                 let config = Arc::clone(&new.config);
@@ -109,7 +109,7 @@ impl ServerTls {
             }
             Err(error) => {
                 tracing::error!(%error, "TLS profile not taken; the one before stays in use");
-                // It is not tried at each handshake.
+                // The new profile is not tried again at each handshake.
                 let config = Arc::clone(&built.config);
                 self.built.store(Arc::new(Built { suites, config: Arc::clone(&config) }));
                 config

@@ -12,9 +12,9 @@ const LATE_S: i64 = 300;
 /// What is true of a target in some second.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outlook {
-    /// Its deadline, if that is near.
+    /// The target's deadline, if that is near.
     pub near: Option<Deadline>,
-    /// It is to be told that it is held for long.
+    /// An event is to say that the target is held for long.
     pub is_late: bool,
     /// The second from which on something else is true.
     pub until: Option<i64>,

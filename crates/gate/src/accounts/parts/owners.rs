@@ -25,7 +25,7 @@ impl Payer {
 /// Why an owner may be charged less than before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fall {
-    /// It is known better what it takes.
+    /// What the owner takes is known better.
     OfThePrice,
     /// What this process had charged beside that is over.
     OfOurs,

@@ -17,11 +17,11 @@ use tally::Tally;
 /// What a recorded charge, or a list that confirms it, means for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It was the last one that was awaited: the gate is to be removed.
+    /// Nothing more is awaited: the gate is to be removed.
     ByAll,
     /// Others are awaited still.
     BySome,
-    /// It is not the charge of this pod's stage.
+    /// The charge is not that of the pod's present stage.
     Unrelated,
 }
 
@@ -181,8 +181,8 @@ impl PodStages {
         match self.owners.owner_of(id).cloned() {
             None => self.set(id, Stage::Assumed { charge, quotas, awaited, serial }),
             Some(owner) => {
-                // It has waited for what is missing of the owner's charge. Where it has waited for more, that is given back,
-                // or kept: as what ends.
+                // The pod has waited for what was missing of the owner's charge. Where that is more than is missing now, the
+                // rest is given back or kept like a charge that ends.
                 let whole = self.owners.charged_with(id).unwrap_or_else(|| Arc::clone(&charge));
                 let stage = Stage::Assumed { charge: whole, quotas, awaited, serial };
                 self.change_owned(&owner, vec![(id, stage)], &charge, Exchange::End);

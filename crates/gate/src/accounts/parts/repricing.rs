@@ -19,7 +19,7 @@ pub enum Walk {
     Seen(Option<Owner>),
     /// Pods of the platform: whether they are charged depends on the charges of VMs.
     Platform(Option<PlatformKey>),
-    /// It is at its end.
+    /// The walk is at its end.
     #[default]
     Ended,
 }

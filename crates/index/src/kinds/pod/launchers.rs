@@ -31,7 +31,7 @@ pub struct Launcher {
     pub created_by: Option<Arc<str>>,
     /// `spec.nodeName`.
     pub node: Option<Box<str>>,
-    /// It has come to its end.
+    /// The pod has ended.
     pub finished: bool,
     /// When its deletion is to be over, in seconds since the epoch; `None` if it is not being deleted.
     pub ends_at: Option<i64>,

@@ -67,9 +67,9 @@ impl PodRecord {
 /// What applying a pod changed.
 #[derive(Debug)]
 pub enum PodChange {
-    /// It was not known.
+    /// The pod was not known.
     Added(PodId),
-    /// It was known and is different now.
+    /// The pod was known and is different now.
     Changed(PodId),
     /// A pod of this name with another uid was known. That one is gone, the new one is to be added: see again.
     Replaced(PodRecord, PodId),

@@ -58,7 +58,7 @@ pub(super) type OwnerKey = (NamespaceId, Uid, Creator, PodId);
 /// Who created a pod, as pods of one owner are ordered by it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Creator {
-    /// It was created before there was a stamp.
+    /// The pod was created before there was a stamp.
     Unknown,
     /// By the stamp of admission.
     Stamped(Arc<str>),

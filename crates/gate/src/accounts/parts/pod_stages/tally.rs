@@ -8,9 +8,9 @@ use crate::stage::{Stage, Stuck};
 /// Why a pod is held, as one of few kinds.
 #[derive(Clone, Copy, Debug)]
 pub enum Held {
-    /// It waits for room.
+    /// The pod waits for room.
     Waits(WaitReason),
-    /// It does not wait for room.
+    /// The pod waits for something else.
     Other(Kind),
 }
 
