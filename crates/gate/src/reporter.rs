@@ -20,7 +20,7 @@ use super::messages::reasons;
 use super::orders::News;
 use super::stats::Stats;
 use super::view::View;
-use events::{Events, LOOKS, Turn};
+use events::{Events, MAX_PER_STEP, Turn};
 
 /// Who is told what and when, and what is counted.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ impl Reporter {
     pub fn plan(&mut self, view: View<'_>, now: Moment) -> Vec<GateEvent> {
         let mut events = Vec::new();
         self.events.give_turns(|id| view.cluster.pods.get(id).map(|record| record.namespace), now);
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_PER_STEP {
             match self.events.next_turn(now) {
                 Some(Turn::Announcement(event)) => events.push(event),
                 Some(Turn::Pod(namespace, id)) => events.extend(self.tell_of_pod(view, namespace, id, now)),

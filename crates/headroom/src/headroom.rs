@@ -15,7 +15,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::attempts::{Attempt, Attempts};
 use crate::executor::{Executor, OTHERS_TIME, until_shown};
-use crate::lanes::Lanes;
 use crate::looks::Looks;
 use crate::metrics::HeadroomMetrics;
 use crate::observed_locks::ObservedLocks;
@@ -25,6 +24,7 @@ use crate::proofs::Proofs;
 use crate::protocol::{Command, Ending, QuotaRef, WindowSession, at_once};
 use crate::requests::Requests;
 use crate::restore::Restorer;
+use crate::session_turns::SessionTurns;
 use crate::status_writer::{StatusWriter, Written};
 use crate::target::{Outcome, Target};
 use crate::told::Told;
@@ -50,7 +50,7 @@ pub struct HeadroomSetup {
 /// Opens and ends raises, one at a time in each namespace.
 pub struct Headroom {
     tools: Tools,
-    lanes: Lanes,
+    turns: SessionTurns,
     attempts: Attempts,
     proven: watch::Sender<Option<Arc<str>>>,
     known: Told,
@@ -84,7 +84,7 @@ impl Headroom {
         };
         Arc::new(Self {
             tools,
-            lanes: Lanes::default(),
+            turns: SessionTurns::default(),
             attempts: Attempts::default(),
             proven: watch::Sender::new(None),
             known: Told::default(),
@@ -184,10 +184,10 @@ impl Headroom {
     async fn open(self: Arc<Self>, target: Target, admit: oneshot::Sender<()>, attempt: Arc<Attempt>) {
         let namespace = Arc::clone(target.namespace());
         let others_until = Instant::now() + OTHERS_TIME;
-        let lane = timeout(OTHERS_TIME, self.lanes.enter(&namespace)).await;
+        let turn = timeout(OTHERS_TIME, self.turns.take(&namespace)).await;
         let mut session = WindowSession::new(target.need.clone());
         let mut executor = Executor::new(&self.tools, &target, others_until, admit, Arc::clone(&attempt));
-        let ending = match lane {
+        let ending = match turn {
             Ok(_) if self.tools.locks.is_resting(&namespace) => Ending::Resting,
             Ok(_) => loop {
                 match session.command() {
@@ -216,7 +216,7 @@ impl Headroom {
             raised_for: raised_at.map(|at| at.elapsed()).unwrap_or_default(),
         });
         until_shown(self.observed(), &namespace, &ended).await;
-        drop(lane);
+        drop(turn);
     }
 
     fn report(&self, outcome: Outcome) {

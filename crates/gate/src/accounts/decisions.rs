@@ -14,7 +14,7 @@ use crate::config::Moment;
 use crate::orders::{News, Order};
 
 /// So many classes of waiting pods are looked at in one step, about half a millisecond's work: then watches have their turn.
-const LOOKS: usize = 256;
+const MAX_PER_STEP: usize = 256;
 
 impl Accounts {
     pub fn decide(&mut self, cluster: &Cluster, now: Moment) {
@@ -23,7 +23,7 @@ impl Accounts {
         }
         // The wait of a pod that is older than this process begins when this process first sees the pod.
         let patience = Patience { now_ms: now.mono_ms, limit_ms: cluster.config.patience_ms };
-        for decision in self.stages.queue_mut().decide(patience, LOOKS) {
+        for decision in self.stages.queue_mut().decide(patience, MAX_PER_STEP) {
             self.on_decision(cluster, decision, now);
         }
         self.let_paused_go(cluster, now);

@@ -14,7 +14,7 @@ use crate::config::Moment;
 use crate::orders::News;
 
 /// Targets that are looked at before others get at the state.
-const LOOKS: usize = 256;
+const MAX_PER_STEP: usize = 256;
 
 impl Accounts {
     pub fn look_at_targets_of(&mut self, cluster: &Cluster, migration: &Uid, now: Moment) {
@@ -51,7 +51,7 @@ impl Accounts {
     }
 
     pub fn look_at_due_targets(&mut self, cluster: &Cluster, now: Moment) {
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_PER_STEP {
             let Some(id) = self.targets.take_due(now.unix_s()) else { break };
             self.look_at_target(cluster, id, now);
         }

@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::config::Moment;
 
 /// Quotas that are looked at before others get at the state.
-const LOOKS: usize = 256;
+const MAX_PER_STEP: usize = 256;
 /// The least time after a write before one that only tells something else of pods (milliseconds).
 const TOLD_SPACING_MS: u64 = 10_000;
 
@@ -22,7 +22,7 @@ impl Recorder {
     /// The writes that statuses need now: of some of the quotas that may need one, in turn.
     pub fn plan(&mut self, cluster: &Cluster, accounts: &Accounts, now: Moment) -> Vec<(Record, IsNews)> {
         let mut records = Vec::new();
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_PER_STEP {
             let Some(id) = self.writes.next() else { break };
             records.extend(self.plan_record(cluster, accounts, id, now));
         }

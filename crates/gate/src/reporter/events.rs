@@ -18,7 +18,7 @@ use crate::turns::Turns;
 /// Events that are written at a time.
 const AT_A_TIME: usize = 4;
 /// Pods that are looked at in one round; the others in the next.
-pub const LOOKS: usize = 256;
+pub const MAX_PER_STEP: usize = 256;
 /// After an event about a pod another one comes so much later, and each time twice that (milliseconds).
 const OTHER_TEXT_MS: u64 = 10_000;
 /// That takes no longer than so (milliseconds); client-go allows one event of an object in this time
@@ -136,7 +136,7 @@ impl Events {
 
     /// Pods whose time has come take their place behind others of their namespace.
     pub fn give_turns(&mut self, namespace_of: impl Fn(PodId) -> Option<NamespaceId>, now: Moment) {
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_PER_STEP {
             let Some(id) = self.due.pop_due(now.mono_ms) else { break };
             let Some(recipient) = self.recipients.get_mut(&id) else { continue };
             if let Some(namespace) = namespace_of(id) {
