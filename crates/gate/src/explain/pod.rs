@@ -292,8 +292,22 @@ impl Ahead {
         let mut about = vec![format!("priority {}", self.priority)];
         let needs: Vec<String> = self.needs.iter().map(|(key, amount)| format!("{key} {amount}")).collect();
         if !needs.is_empty() {
-            about.push(format!("needs {}", needs.join(" ")));
+            about.push(format!("needs {}", needs.join(", ")));
         }
         format!("{} ({})", self.name, about.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_before_a_pod_is_told_with_its_amounts_as_a_list() {
+        let need = |key: &str, amount| (Arc::from(key), Quantity::parse(amount).unwrap());
+        let ahead = |needs| Ahead { name: "urgent".into(), priority: 7, needs }.for_people();
+        let needs = vec![need("requests.cpu", "2"), need("pods", "1")];
+        assert_eq!(ahead(needs), "urgent (priority 7, needs requests.cpu 2, pods 1)");
+        assert_eq!(ahead(Vec::new()), "urgent (priority 7)");
     }
 }
