@@ -8,6 +8,8 @@ mod faults;
 mod runbook;
 mod scene;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -36,36 +38,59 @@ struct Case {
     /// For people.
     provoked: &'static str,
     ended: &'static str,
+    /// Those that the expression leaves, beside those of each alert.
+    labels: &'static [(&'static str, &'static str)],
+    /// How its description begins, where that depends on the series.
+    said: &'static str,
 }
 
 const fn case(alert: &'static str, fault: Fault, provoked: &'static str, ended: &'static str) -> Case {
-    Case { alert, fault, provoked, ended }
+    Case { alert, fault, provoked, ended, labels: &[], said: "" }
+}
+
+impl Case {
+    const fn with(self, labels: &'static [(&'static str, &'static str)], said: &'static str) -> Self {
+        Self { labels, said, ..self }
+    }
 }
 
 /// All but one. `SluiceLedgerDifference` cannot be provoked: what the recount is compared with is made of the same pods, so
 /// they differ by a bug alone.
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     case("SluiceDown", Fault::NoController, "the controller is killed", "another one leads"),
-    case("SluiceWebhookDown", Fault::NoWebhook, "the webhook is killed", "another one serves"),
+    case("SluiceWebhookDown", Fault::NoWebhook, "the webhook is killed", "another one serves")
+        .with(&[("component", "webhook")], ""),
     case("SluiceOperatorDown", Fault::NoOperator, "the operator ends", "another one leads"),
     case(
         "SluiceCertificateExpiring",
         Fault::OldCertificate,
         "no operator renews a certificate",
         "it is renewed",
-    ),
+    )
+    .with(&[("which", "serving")], "The certificate serving."),
     case("SluicePodsNotGated", Fault::Ungated, "what gates is deleted", "an operator makes it"),
+    case("SluicePodsNotGated", Fault::LetIn, "what refuses is deleted too", "an operator makes it"),
     case(
         "SluicePodsHeldLong",
         Fault::HeldLong,
         "the API server's clock is two days on",
         "the pod is deleted",
+    )
+    .with(
+        &[("namespace", "team-a"), ("resourcequota", "compute")],
+        "Quota compute of team-a: the oldest pod waits for 2d ",
     ),
-    case("SluiceReleasesRefused", Fault::Frozen, "a policy refuses that pods are changed", "it is deleted"),
-    case("SluiceMigrationsBlocked", Fault::SmallGrant, "a grant is smaller than a VM", "it is large enough"),
+    case("SluiceReleasesRefused", Fault::Frozen, "a policy refuses that pods are changed", "it is deleted")
+        .with(&[], "1 pods."),
+    case("SluiceMigrationsBlocked", Fault::SmallGrant, "a grant is smaller than a VM", "it is large enough")
+        .with(&[("reason", "NotEnoughHeadroom")], "1 migrations, NotEnoughHeadroom."),
     case("SluiceHeadroomHidden", Fault::HiddenServer, "an API server has no address", "it is gone"),
     case("SluiceStatusOverwritten", Fault::Overwritten, "another client writes statuses", "it ends"),
-    case("SluiceAdmissionContested", Fault::Contested, "another client insists on a binding", "it ends"),
+    case("SluiceAdmissionContested", Fault::Contested, "another client insists on a binding", "it ends")
+        .with(
+            &[("manager", "argocd"), ("object", "validatingadmissionpolicybindings/sluice-guard")],
+            "argocd changes validatingadmissionpolicybindings/sluice-guard whenever the operator puts it back.",
+        ),
     case(
         "SluiceQuotaLeftRaised",
         Fault::NoRestore,
@@ -75,17 +100,50 @@ const CASES: [Case; 12] = [
 ];
 const NEVER: &str = "SluiceLedgerDifference";
 
-/// State and expression of an alert.
-async fn alert(server: &Prometheus, name: &str) -> Option<(String, String)> {
+/// State, expression and severity of an alert.
+async fn alert(server: &Prometheus, name: &str) -> Option<(String, String, String)> {
     let rules = server.rules().await?;
     let rule = rules.into_iter().find(|rule| rule["name"] == name)?;
-    let text = |field: &str| rule[field].as_str().map(str::to_owned);
-    Some((text("state")?, text("query")?))
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    Some((text(&rule["state"])?, text(&rule["query"])?, text(&rule["labels"]["severity"])?))
 }
 
 async fn until(server: &Prometheus, name: &str, state: &str, within: Duration) {
     let is = || async { (alert(server, name).await?.0 == state).then_some(()) };
     wait::eventually(within, is, &format!("{name} to be {state}")).await.unwrap();
+}
+
+/// Labels and description of the alerts of a name that fire. Where they were scraped differs from run to run.
+async fn firing(server: &Prometheus, name: &str) -> Option<BTreeSet<(BTreeMap<String, String>, String)>> {
+    let rules = server.rules().await?;
+    let rule = rules.iter().find(|rule| rule["name"] == name)?;
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let read = |alert: &Value| {
+        let labels = alert["labels"].as_object().unwrap().iter();
+        let own = labels.filter(|(label, _)| !["instance", "job"].contains(&label.as_str()));
+        let labels = own.map(|(label, value)| (label.clone(), text(value))).collect();
+        (labels, text(&alert["annotations"]["description"]))
+    };
+    let fires = rule["alerts"].as_array()?.iter().filter(|alert| alert["state"] == "firing");
+    Some(fires.map(read).collect())
+}
+
+/// Waits until one alert fires that names what the fault is about, and no other of its name.
+async fn until_named(server: &Prometheus, case: &Case, severity: &str) {
+    let of_each = [("alertname", case.alert), ("severity", severity)];
+    let labels = of_each.iter().chain(case.labels);
+    let labels: BTreeMap<String, String> =
+        labels.map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect();
+    let seen = Mutex::new(None);
+    let is_named = || async {
+        let firing = firing(server, case.alert).await?;
+        let is_right = firing.len() == 1
+            && firing.iter().all(|(has, said)| *has == labels && said.starts_with(case.said));
+        *seen.lock().unwrap() = Some(firing);
+        is_right.then_some(())
+    };
+    let named = wait::eventually(SOON, is_named, "the labels of the alert").await;
+    named.unwrap_or_else(|error| panic!("{error}: {labels:?} {:?}: {:?}", case.said, seen.lock().unwrap()));
 }
 
 /// How far an expression looks back, and the counter that it looks at.
@@ -122,18 +180,23 @@ async fn provoke(scene: &mut Scene<'_>, case: &Case) -> Option<Instant> {
     scene.make(case.fault).await;
     until(&scene.server, case.alert, "firing", SOON).await;
     let fired = begun.elapsed();
-    let mut runbook = Runbook::open(case.alert);
-    runbook.while_it_fires(scene).await;
+    let (_, expression, severity) = alert(&scene.server, case.alert).await.unwrap();
+    until_named(&scene.server, case, &severity).await;
+    let mut runbook = case.fault.is_shown().then(|| Runbook::open(case.alert));
+    if let Some(runbook) = &mut runbook {
+        runbook.while_it_fires(scene).await;
+    }
     let begun = Instant::now();
     scene.undo(case.fault).await;
-    let (_, expression) = alert(&scene.server, case.alert).await.unwrap();
     let window = window(&expression);
     match window {
         None => until(&scene.server, case.alert, "inactive", SOON).await,
         Some((_, counter)) => until_rests(&scene.server, counter).await,
     }
     let ended = begun.elapsed();
-    runbook.afterwards(scene).await;
+    if let Some(runbook) = runbook {
+        runbook.afterwards(scene).await;
+    }
     let (alert, provoked, end) = (case.alert, case.provoked, case.ended);
     eprintln!("{alert:<26} {provoked:<40} fires after {fired:>5.1?}; {end}: rests after {ended:.1?}");
     window.map(|(window, _)| Instant::now() + window)
@@ -144,9 +207,9 @@ async fn each_alert_fires_for_its_fault_and_ends_with_it() {
     let bed = tenant::own().await;
     let mut scene = Scene::on(&bed, HASTENED).await;
     let installed = scene.server.rules().await.unwrap();
-    let names = installed.iter().filter(|rule| rule["type"] == "alerting").map(|rule| &rule["name"]);
-    assert!(names.clone().all(|name| *name == NEVER || CASES.iter().any(|case| *name == case.alert)));
-    assert_eq!(names.count(), CASES.len() + 1);
+    let names = installed.iter().filter(|rule| rule["type"] == "alerting").map(|rule| rule["name"].as_str());
+    let known = CASES.iter().map(|case| case.alert).chain([NEVER]);
+    assert_eq!(names.collect::<BTreeSet<_>>(), known.map(Some).collect());
     Runbook::open(NEVER).when_all_is_well(&scene).await;
 
     let mut later = Vec::new();

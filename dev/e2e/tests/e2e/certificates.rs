@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
@@ -15,6 +16,7 @@ use sluice_api::names;
 use sluice_e2e::objects::{self, TARGETED, is_held};
 use sluice_e2e::wire::Wire;
 use sluice_e2e::{Running, Setup};
+use sluice_manifests::certificates::{CaPair, SERVING, Told, issue_serving};
 use sluice_testbed::{Bed, BedOptions, wait};
 
 use crate::context::SOON;
@@ -34,6 +36,27 @@ fn secrets(client: &Client) -> Api<Secret> {
 
 fn entry(secret: &Secret, key: &str) -> Vec<u8> {
     secret.data.as_ref().and_then(|data| data.get(key)).map(|bytes| bytes.0.clone()).unwrap_or_default()
+}
+
+/// The serving certificate that the authority of the installation would have issued then, as `data` of its Secret.
+pub async fn issued(client: &Client, then: Timestamp, subjects: &[String]) -> serde_json::Value {
+    let pair = issue_serving(then, &authority(client).await, subjects, SERVING).unwrap();
+    let bytes = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
+    json!({ names::TLS_CERT: bytes(&pair.certificate), names::TLS_KEY: bytes(&pair.key) })
+}
+
+/// The authority of the installation.
+async fn authority(client: &Client) -> CaPair {
+    let secret = secrets(client).get(names::CA_SECRET).await.unwrap();
+    let text = |key: &str| String::from_utf8(entry(&secret, key)).unwrap();
+    CaPair {
+        certificate: text(names::TLS_CERT),
+        key: text(names::TLS_KEY),
+        bundle: text(names::CA_BUNDLE),
+        path: text(names::SECRET_PATH),
+        path_since: None,
+        told: Told::default(),
+    }
 }
 
 async fn bundle(client: &Client) -> Vec<u8> {

@@ -5,21 +5,20 @@ use std::time::Duration;
 
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client};
+use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{JSON, MERGE, call, get};
 use sluice_e2e::objects::apply_aaq;
 use sluice_e2e::{Controller, Installation, Running, Setup, Webhook, scrape};
-use sluice_manifests::certificates::{CaPair, SERVING, Told, issue_serving, service_names};
+use sluice_manifests::certificates::service_names;
 use sluice_manifests::install_objects;
 use sluice_testbed::proxy::FaultProxy;
 use sluice_testbed::{Bed, Identity, Program, wait};
 use tokio::task::JoinSet;
 
 use super::faults;
+use crate::certificates::issued;
 use crate::context::{SOON, kubectl};
 use crate::documented::Programs;
 use crate::operator_cr::until_condition;
@@ -41,6 +40,7 @@ pub enum Fault {
     NoOperator,
     OldCertificate,
     Ungated,
+    LetIn,
     HeldLong,
     Frozen,
     SmallGrant,
@@ -48,6 +48,13 @@ pub enum Fault {
     NoRestore,
     Overwritten,
     Contested,
+}
+
+impl Fault {
+    /// Whether it is the fault of which the page of its alert shows what commands print.
+    pub const fn is_shown(self) -> bool {
+        !matches!(self, Self::LetIn)
+    }
 }
 
 pub struct Scene<'b> {
@@ -115,13 +122,19 @@ impl<'b> Scene<'b> {
             }
             Fault::Ungated => {
                 self.end_operator().await;
-                for (kind, name) in [
-                    ("mutatingadmissionpolicybindings", names::GATE_POLICY),
-                    // It gates where the policy does not.
-                    ("mutatingwebhookconfigurations", names::MUTATING_CONFIG),
-                ] {
-                    self.delete(&format!("{ADMISSION}/{kind}/{name}")).await;
-                }
+                self.ungate().await;
+            }
+            Fault::LetIn => {
+                self.end_operator().await;
+                // First what has the last word: there is no moment at which pods are refused.
+                self.delete(&format!(
+                    "{ADMISSION}/validatingadmissionpolicybindings/{}",
+                    names::GATED_POLICY
+                ))
+                .await;
+                self.ungate().await;
+                self.until_no("sluice_gate_api_servers{by=\"nothing\"} != 1").await;
+                self.until_no("sluice_gate_api_servers{by=\"refused\"} != 0").await;
             }
             Fault::HeldLong => {
                 let proxy = self.proxy(names::CONTROLLER).await;
@@ -161,7 +174,7 @@ impl<'b> Scene<'b> {
                 kubectl(self.bed, &["-n", "team-e", "delete", "pod", "late"]).await;
                 self.new_webhook(None).await;
             }
-            Fault::NoOperator | Fault::OldCertificate | Fault::Ungated => {
+            Fault::NoOperator | Fault::OldCertificate | Fault::Ungated | Fault::LetIn => {
                 self.installation.start_operator().await.unwrap();
                 self.look().await;
                 self.installation.until_gating().await.unwrap();
@@ -221,6 +234,17 @@ impl<'b> Scene<'b> {
         self.webhook.until_proven().await.unwrap();
     }
 
+    /// Neither policy nor webhook gates pods.
+    async fn ungate(&self) {
+        for (kind, name) in [
+            ("mutatingadmissionpolicybindings", names::GATE_POLICY),
+            // It gates where the policy does not.
+            ("mutatingwebhookconfigurations", names::MUTATING_CONFIG),
+        ] {
+            self.delete(&format!("{ADMISSION}/{kind}/{name}")).await;
+        }
+    }
+
     async fn end_operator(&self) {
         end(self.installation.operator().unwrap(), false).await;
     }
@@ -239,27 +263,12 @@ impl<'b> Scene<'b> {
 
     /// The certificate is one of the same authority that was issued days ago.
     async fn age_certificate(&self) {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), names::INSTALL_NAMESPACE);
-        let authority = secrets.get(names::CA_SECRET).await.unwrap().data.unwrap();
-        let text = |key: &str| String::from_utf8(authority[key].0.clone()).unwrap();
-        let ca = CaPair {
-            certificate: text(names::TLS_CERT),
-            key: text(names::TLS_KEY),
-            bundle: text(names::CA_BUNDLE),
-            path: text(names::SECRET_PATH),
-            path_since: None,
-            told: Told::default(),
-        };
         let services = [names::WEBHOOK, names::METRICS_SERVICE];
         let mut subjects: Vec<String> =
             services.iter().flat_map(|name| service_names(name, names::INSTALL_NAMESPACE)).collect();
         subjects.push(self.bed.loopback().to_string());
         let then = Timestamp::now() - SignedDuration::from_hours(24 * AGE);
-        let issued = issue_serving(then, &ca, &subjects, SERVING).unwrap();
-        let bytes = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
-        let data = json!({ "data": {
-            names::TLS_CERT: bytes(&issued.certificate), names::TLS_KEY: bytes(&issued.key),
-        } });
+        let data = json!({ "data": issued(&self.client, then, &subjects).await });
         let path =
             format!("/api/v1/namespaces/{}/secrets/{}", names::INSTALL_NAMESPACE, names::SERVING_SECRET);
         self.patch(&path, &data).await;

@@ -1,9 +1,9 @@
 //! The segment before the webhook's paths comes anew with a renewed certificate, in steps of which none refuses a pod.
 
 use http::Request;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use sluice_api::Endpoint;
-use sluice_manifests::certificates::{CaPair, SERVING, Told, issue_serving, service_names};
+use sluice_manifests::certificates::service_names;
 
 use super::*;
 
@@ -21,15 +21,7 @@ async fn patch(client: &Client, name: &str, data: serde_json::Value) {
 
 /// Stores a serving certificate that was issued so long `ago`.
 async fn store(client: &Client, ago: SignedDuration, path: &str, before: Option<&str>) {
-    let authority = secrets(client).get(names::CA_SECRET).await.unwrap();
-    let ca = CaPair {
-        certificate: text(&authority, names::TLS_CERT),
-        key: text(&authority, names::TLS_KEY),
-        bundle: text(&authority, names::CA_BUNDLE),
-        path: path.to_owned(),
-        path_since: None,
-        told: Told::default(),
-    };
+    let ca = authority(client).await;
     let services = [names::WEBHOOK, names::METRICS_SERVICE];
     let mut subjects = services.map(|name| service_names(name, names::INSTALL_NAMESPACE)).concat();
     subjects.push("127.0.0.1".to_owned());

@@ -6,21 +6,19 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client};
+use kube::Client;
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_e2e::call::{JSON, JSON_PATCH, MERGE, Response, call, get, post};
 use sluice_e2e::objects::{TARGETED, apply_aaq};
 use sluice_e2e::{Controller, Installation, Setup, Webhook, build};
-use sluice_manifests::certificates::{CaPair, SERVING, Told, issue_serving};
 use sluice_manifests::install_objects;
 use sluice_testbed::proxy::{Action, FaultProxy, Rule};
 use sluice_testbed::{Bed, TestNamespace, wait};
 use tokio::task::JoinSet;
 
 use super::faults::{Fault, Make};
+use crate::certificates::issued;
 use crate::context::{SOON, kubectl};
 use crate::operator_cr::until_condition;
 
@@ -307,23 +305,8 @@ impl<'b> Scene<'b> {
     /// A certificate of the installation's authority. API servers keep connections, so the webhook begins anew.
     async fn certificate(&mut self, subjects: &[String], days: i64) -> Undo {
         let before = self.read(&serving_secret()).await;
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), names::INSTALL_NAMESPACE);
-        let authority = secrets.get(names::CA_SECRET).await.unwrap().data.unwrap();
-        let text = |key: &str| String::from_utf8(authority[key].0.clone()).unwrap();
-        let ca = CaPair {
-            certificate: text(names::TLS_CERT),
-            key: text(names::TLS_KEY),
-            bundle: text(names::CA_BUNDLE),
-            path: text(names::SECRET_PATH),
-            path_since: None,
-            told: Told::default(),
-        };
-        let issued = Timestamp::now() - SignedDuration::from_hours(24 * days);
-        let issued = issue_serving(issued, &ca, subjects, SERVING).unwrap();
-        let bytes = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
-        let data = json!({ "data": {
-            names::TLS_CERT: bytes(&issued.certificate), names::TLS_KEY: bytes(&issued.key),
-        } });
+        let then = Timestamp::now() - SignedDuration::from_hours(24 * days);
+        let data = json!({ "data": issued(&self.client, then, subjects).await });
         let answer = call(&self.client, Method::PATCH, &serving_secret(), MERGE, &data).await.unwrap();
         assert!(answer.is_ok(), "{answer:?}");
         self.webhook.program.kill();
