@@ -30,11 +30,11 @@ impl Programs {
         let kubernetes = artifacts::kubernetes().unwrap();
         let (here, logs) = (folder.display(), bed.dir().canonicalize().unwrap().join("logs"));
         // Sluice's programs run beside the cluster: what their pods would log is in files, their probes are at ports of
-        // their own.
+        // their own. Whether a cluster would know what is asked for: `crates/manifests/tests/docs.rs`.
         let kubectl = format!(
             "case \" $* \" in\n\
-             *' logs deployment/'*)\n\
-             exec cat {logs}/\"$(printf %s \"$*\" | sed 's,.*deployment/\\([a-z-]*\\).*,\\1,')\"-[0-9]*.log;;\n\
+             *' logs --selector app.kubernetes.io/component='*)\n\
+             exec cat {logs}/\"$(printf %s \"$*\" | sed 's,.*component=\\([a-z-]*\\).*,\\1,')\"-[0-9]*.log;;\n\
              *' port-forward deployment/'*)\n\
              exec cp {here}/\"$(printf %s \"$*\" | sed 's,.*deployment/\\([a-z-]*\\).*,\\1,')\" {here}/forwarded;;\n\
              esac\n\
