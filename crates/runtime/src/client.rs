@@ -11,7 +11,7 @@ use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::util::MapResponseLayer;
 use tower::{BoxError, Service, ServiceBuilder};
@@ -46,6 +46,8 @@ pub struct ClientOptions {
     pub impersonate_uid: Option<String>,
     /// One API server, instead of the address that stands for all of them.
     pub server: Option<Server>,
+    /// Nobody is there to be asked: a plug-in of the kubeconfig gets no input and no place for words to people.
+    pub is_unattended: bool,
     /// How TLS is done, in place of what the kubeconfig says.
     pub tls: TlsOptions,
     /// Limit for each request until its answer begins; `None`: what each call has.
@@ -77,6 +79,7 @@ impl Default for ClientOptions {
             impersonate_groups: Vec::new(),
             impersonate_uid: None,
             server: None,
+            is_unattended: false,
             tls: TlsOptions::default(),
             request_timeout: None,
             clock: None,
@@ -162,6 +165,9 @@ pub fn client_from(mut config: Config, options: &ClientOptions) -> Result<Client
             impersonate_groups: config.auth_info.impersonate_groups.take(),
             ..AuthInfo::default()
         };
+    }
+    if let Some(plug_in) = config.auth_info.exec.as_mut().filter(|_| options.is_unattended) {
+        plug_in.interactive_mode = Some(ExecInteractiveMode::Never);
     }
     if let Some(server) = &options.server {
         config.cluster_url = server.url.clone();

@@ -8,8 +8,11 @@ use clap_complete::engine::{CompletionCandidate, ValueCompleter};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::config::Kubeconfig;
 use kube::{Api, ResourceExt as _};
+use rustix::process::{Signal, kill_current_process_group, setsid};
 use sluice_api::names::API_VERSION;
-use sluice_runtime::client::{ClientOptions, Server, connect, with_deadline};
+use sluice_runtime::client::{ClientOptions, Server, connect};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
 use crate::cli::why::kind::Kind;
 
@@ -142,6 +145,7 @@ fn options(words: &[String]) -> ClientOptions {
         impersonate: last("--as"),
         impersonate_groups: all(&["--as-group"]),
         impersonate_uid: last("--as-uid"),
+        is_unattended: true,
         user_agent: concat!("sluice-cli/", env!("CARGO_PKG_VERSION")).to_owned(),
         ..ClientOptions::default()
     }
@@ -155,24 +159,53 @@ fn contexts(words: &[String]) -> Vec<String> {
     read.map(|file| file.contexts.into_iter().map(|context| context.name).collect()).unwrap_or_default()
 }
 
-fn listed(words: &[String], (kind, is_namespaced): (GroupVersionKind, bool)) -> Vec<String> {
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-        return Vec::new();
+/// In the middle of a command line nobody is asked for a password, and nobody waits for a plug-in of the kubeconfig that does
+/// not end.
+fn listed(words: &[String], kind: (GroupVersionKind, bool)) -> Vec<String> {
+    // Plug-ins are run in the thread that asks for their answer.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let Ok(runtime) = runtime else { return Vec::new() };
+    // A plug-in finds no terminal then, and all that it starts is in a group of this process. Where a shell has made this
+    // process the first of a group, that is not to be had.
+    let is_alone = setsid().is_ok();
+    let asked = runtime.spawn(names_of(options(words), flags(words, &["--namespace", "-n"]).pop(), kind));
+    let names = runtime.block_on(async {
+        match timeout(PATIENCE, asked).await {
+            Ok(answered) => answered.ok().flatten(),
+            Err(_) => {
+                if is_alone {
+                    end_plug_ins();
+                }
+                None
+            }
+        }
+    });
+    runtime.shutdown_background();
+    names.unwrap_or_default()
+}
+
+async fn names_of(
+    options: ClientOptions,
+    namespace: Option<String>,
+    (kind, is_namespaced): (GroupVersionKind, bool),
+) -> Option<Vec<String>> {
+    let client = connect(&options).await.ok()?;
+    let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> = match is_namespaced {
+        true => Api::namespaced_with(client, &namespace, &resource),
+        false => Api::all_with(client, &resource),
     };
-    let names = async {
-        let client = connect(&options(words)).await.ok()?;
-        let namespace = flags(words, &["--namespace", "-n"]).pop();
-        let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-        let resource = ApiResource::from_gvk(&kind);
-        let api: Api<DynamicObject> = match is_namespaced {
-            true => Api::namespaced_with(client, &namespace, &resource),
-            false => Api::all_with(client, &resource),
-        };
-        let some = ListParams::default().limit(MOST);
-        let list = with_deadline(PATIENCE, api.list_metadata(&some)).await.ok()?;
-        Some(list.items.iter().map(|object| object.name_any()).collect())
-    };
-    runtime.block_on(names).unwrap_or_default()
+    let list = api.list_metadata(&ListParams::default().limit(MOST)).await.ok()?;
+    Some(list.items.iter().map(|object| object.name_any()).collect())
+}
+
+/// Ends all of the group but this process, for which the signal has another meaning from now on.
+fn end_plug_ins() {
+    if signal(SignalKind::terminate()).is_ok() {
+        // Whoever is gone need not be ended.
+        let _ = kill_current_process_group(Signal::TERM);
+    }
 }
 
 #[cfg(test)]
