@@ -21,6 +21,10 @@ use tokio::net::TcpListener;
 use crate::context::{Dashboard, assert_clean, assert_fits, screenshot};
 
 const QUOTAS: usize = 10_000;
+/// So many MiB a dashboard has at most with them.
+const MEMORY: u64 = 150;
+/// So many bytes a page has at most, however many quotas there are.
+const PAGE: u64 = 256 * 1024;
 /// Requests at a time.
 const AT_A_TIME: usize = 32;
 const HOSTILE: &str = "<img src=x onerror=\"window.pwned=1\">\u{202e}";
@@ -210,6 +214,7 @@ async fn many_quotas_and_a_cluster_that_does_not_answer() {
         begun.elapsed(),
         dashboard.memory()
     );
+    assert!(dashboard.memory() <= MEMORY, "{} MiB", dashboard.memory());
     // The one for which pods wait comes first, whatever its name, and of the others as many as can be looked at.
     let first = format!("document.querySelector('#quotas tbody a').innerText === '{name}'");
     browser.until(&first, "the quota for which pods wait comes first").await.unwrap();
@@ -225,6 +230,10 @@ async fn many_quotas_and_a_cluster_that_does_not_answer() {
     assert_eq!(browser.run("return document.querySelectorAll('#quotas tbody tr').length").await.unwrap(), 1);
     browser.open(&dashboard.url("/")).await.unwrap();
     browser.until(&first, "the quota for which pods wait comes first").await.unwrap();
+    let sent = "return performance.getEntriesByType('navigation')[0].decodedBodySize";
+    let sent = browser.run(sent).await.unwrap().as_u64().unwrap();
+    eprintln!("a page with as many rows as are shown: {} KiB", sent / 1024);
+    assert!((1..=PAGE).contains(&sent), "{sent} bytes");
 
     // The API server goes: what is known stays, grey, and a banner says since when. It comes back, and so does the page.
     bed.stop_api_server();
@@ -255,6 +264,6 @@ async fn many_quotas_and_a_cluster_that_does_not_answer() {
     assert_clean(&browser).await;
     let memory = dashboard.memory();
     eprintln!("at most {memory} MiB");
-    assert!(memory <= 150, "{memory} MiB");
+    assert!(memory <= MEMORY, "{memory} MiB");
     browser.close().await.unwrap();
 }
