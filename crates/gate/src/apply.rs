@@ -17,6 +17,7 @@ use sluice_index::{PodWire, VmiWire};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::lease::WriteToken;
 use sluice_runtime::metrics::ApiWrites;
+use sluice_runtime::retry::words;
 use tokio::sync::Semaphore;
 
 use super::action::{Action, Answer, GateEvent, Outcome, Release};
@@ -257,7 +258,7 @@ impl Apply {
 
 /// An answer that says nothing about what the object is now.
 pub(super) fn refusal<T>(error: kube::Error) -> Answer<T> {
-    let why = error.to_string();
+    let why = words(&error);
     match Answer::from(Err(error)) {
         Answer::Stale(_) => Answer::Refused(why),
         answer => answer,

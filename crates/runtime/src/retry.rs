@@ -101,6 +101,8 @@ pub fn words(error: &kube::Error) -> String {
         source = error.source();
     }
     match error {
+        // Its own form has the message three times, and all fields of the answer.
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         kube::Error::Service(source) => source.to_string(),
         other => other.to_string(),
     }
@@ -110,7 +112,8 @@ pub fn words(error: &kube::Error) -> String {
 #[must_use]
 pub fn words_and_causes(error: &kube::Error) -> String {
     let mut text = words(error);
-    let mut next = std::error::Error::source(error).filter(|_| text != NO_CREDENTIALS);
+    let is_whole = text == NO_CREDENTIALS || matches!(error, kube::Error::Api(_));
+    let mut next = std::error::Error::source(error).filter(|_| !is_whole);
     while let Some(cause) = next {
         let words = cause.to_string();
         if !text.contains(&words) {
@@ -149,6 +152,10 @@ mod tests {
         let other = kube::Error::Service("connection refused".into());
         assert_eq!(words(&other), "connection refused");
         assert_eq!(words_and_causes(&other), "connection refused");
+        let refused =
+            kube::Error::Api(Status::failure("pods \"a\" is forbidden", "Forbidden").with_code(403).boxed());
+        assert_eq!(words(&refused), "pods \"a\" is forbidden");
+        assert_eq!(words_and_causes(&refused), "pods \"a\" is forbidden");
         let deep = kube::Error::Service(Box::new(Connect(Expired)));
         assert_eq!(words_and_causes(&deep), "client error (Connect): certificate expired");
     }

@@ -6,7 +6,7 @@ use kube::Api;
 use kube::api::DynamicObject;
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::client::with_deadline;
-use sluice_runtime::retry::{Failure, classify};
+use sluice_runtime::retry::{Failure, classify, words_and_causes};
 
 /// Limit for one request.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -20,12 +20,12 @@ const TRIES: u32 = 8;
 pub enum RequestError {
     /// RBAC, or an admission webhook.
     #[error(
-        "could not {verb} {object}: {source}: grant this account the verb {verb} on {resource}, or run it as an \
-         administrator of the cluster"
+        "could not {verb} {object}: {}: grant this account the verb {verb} on {resource}, or run it as an \
+         administrator of the cluster", words_and_causes(.source)
     )]
     Forbidden { verb: &'static str, object: String, resource: String, source: kube::Error },
     /// Anything else.
-    #[error("could not {verb} {object}: {source}: run it again, it goes on where it was")]
+    #[error("could not {verb} {object}: {}: run it again, it goes on where it was", words_and_causes(.source))]
     Failed { verb: &'static str, object: String, source: kube::Error },
     /// Rights that are missing, before anything is written.
     #[error(

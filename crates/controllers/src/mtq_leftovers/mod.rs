@@ -13,6 +13,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use sluice_runtime::client::with_deadline;
+use sluice_runtime::retry::words_and_causes;
 
 pub use plan::{Leftover, Leftovers};
 use plan::{Seen, plan};
@@ -23,7 +24,7 @@ const LOCKS: &str = "mtq-lock-server=mtq-lock-server";
 
 /// Why there is no list.
 #[derive(Debug, thiserror::Error)]
-#[error("could not list {kind}: {source}")]
+#[error("could not list {kind}: {}", words_and_causes(.source))]
 pub struct Error {
     kind: String,
     source: kube::Error,

@@ -249,7 +249,7 @@ impl WatchHealth {
     pub(super) fn failed(&self, error: &kube::Error) {
         self.shared.failures.fetch_add(1, Relaxed);
         *self.shared.interruption.lock() = Some((classify(error), words(error)));
-        *self.shared.last_error.lock() = Some(error.to_string());
+        *self.shared.last_error.lock() = Some(words(error));
     }
 
     fn seen(&self) {

@@ -12,7 +12,7 @@ use sluice_api::{ApplicationAwareResourceQuota as Arq, ApplicationAwareResourceQ
 use sluice_controllers::gating;
 use sluice_manifests::InstallOptions;
 use sluice_runtime::client::{ServerVersion, with_deadline};
-use sluice_runtime::retry::{Failure, classify};
+use sluice_runtime::retry::{Failure, classify, words_and_causes};
 
 use super::seen::{
     NOT_REACHED, OTHERS, Reached, Read, Seen, options, options_map, other, paths, without_paths,
@@ -108,7 +108,7 @@ async fn read(connection: &Connection, path: &str) -> Read {
 fn not_read(error: &kube::Error) -> Read {
     match classify(error) {
         Failure::NotFound => Read::Absent,
-        _ => Read::Unknown(error.to_string()),
+        _ => Read::Unknown(words_and_causes(error)),
     }
 }
 
@@ -132,7 +132,7 @@ async fn reached(connection: &Connection, namespace: &str) -> Reached {
             kube::Error::Api(status) if status.message.contains("admission webhook") => {
                 Reached::Yes(begin.elapsed().as_millis())
             }
-            error => Reached::Unknown(error.to_string()),
+            error => Reached::Unknown(words_and_causes(error)),
         },
     }
 }
