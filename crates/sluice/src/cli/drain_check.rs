@@ -14,8 +14,10 @@ use clap_complete::engine::ArgValueCompleter;
 
 use super::cluster::{ClusterArgs, Connection};
 use super::completion::NamesOf;
+use super::nearest::hint;
 use super::printed::{Exit, OutputArgs};
 use row::{IN_TURN, NOT_KNOWN, NOW};
+use sluice_gate::plain;
 
 pub(in crate::cli) use row::Row;
 
@@ -37,7 +39,13 @@ pub struct DrainCheckArgs {
 /// When the cluster cannot be read.
 pub async fn run(args: DrainCheckArgs) -> anyhow::Result<ExitCode> {
     let connection = args.cluster.connect().await?;
-    let (rows, missing) = look(&connection, &args.node).await?;
+    let (rows, missing) = match look(&connection, &args.node).await {
+        Err(error) if error.is::<NoSuchNode>() => {
+            eprintln!("error: {}", plain(&error.to_string()));
+            return Ok(Exit::Unknown.into());
+        }
+        looked => looked?,
+    };
     say::say(&rows, &missing, args.output.output)?;
     let exit = rows.iter().map(|row| match row.result {
         NOW | IN_TURN => Exit::Good,
@@ -48,11 +56,27 @@ pub async fn run(args: DrainCheckArgs) -> anyhow::Result<ExitCode> {
     Ok(exit.into())
 }
 
+/// The node is none of the cluster.
+#[derive(Debug, thiserror::Error)]
+#[error("node {name} not found{}", hint(.near))]
+struct NoSuchNode {
+    name: String,
+    near: Vec<String>,
+}
+
 /// What comes of each VM of a node, and the rights that were missing.
 pub(in crate::cli) async fn look(
     connection: &Connection,
     node: &str,
 ) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
     let (observed, missing) = observe::observe(connection, node).await?;
+    if observed.machines.is_empty() {
+        // A name that is wrong by a letter has no VMs either, and its drain would be taken for harmless.
+        let (is_known, more) = observe::knows_node(connection, node).await?;
+        if let Err(near) = is_known {
+            return Err(NoSuchNode { name: node.to_owned(), near }.into());
+        }
+        return Ok((Vec::new(), missing.into_iter().chain(more).collect()));
+    }
     Ok((plan::plan(&mut predicted::Predicted::new(observed)), missing))
 }

@@ -65,15 +65,23 @@ pub async fn run(ListCommand::Held(args): ListCommand) -> anyhow::Result<ExitCod
             };
             print(&held.iter().map(name).collect::<String>())?;
         }
+        _ if !is_held && world.knows_pods => {
+            eprintln!("no pods wait {}", place(args.all_namespaces, &connection.namespace));
+        }
         format => print(&table(&rows(&held, world.now, args.all_namespaces, format == Format::Wide)))?,
     }
-    world.missing.iter().for_each(|right| eprintln!("missing right: {right}"));
+    world.tell_what_is_missing();
     let exit = match (world.knows_pods, is_held) {
         (false, _) => Exit::Unknown,
         (true, true) => Exit::Held,
         (true, false) => Exit::Good,
     };
     Ok(exit.into())
+}
+
+/// Where was looked, for people.
+pub(super) fn place(is_everywhere: bool, namespace: &str) -> String {
+    if is_everywhere { "in any namespace".to_owned() } else { format!("in namespace {namespace}") }
 }
 
 fn rows(held: &[PodExplanation], now: i64, namespaces: bool, wide: bool) -> Vec<Vec<String>> {

@@ -63,6 +63,22 @@ impl<'c> Lists<'c> {
         self.pages(&api, &scope).await
     }
 
+    /// Whether the objects of all namespaces may be listed.
+    pub async fn may_list_everywhere<K>(&mut self) -> Result<bool, ListError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let api = &Api::<K>::all(self.connection.client.clone());
+        let what = right(&K::group(&()), &K::plural(&()));
+        // One is enough to know it.
+        let one = |page: ListParams| async move {
+            let mut list = api.list_metadata(&page.limit(1)).await?;
+            list.metadata.continue_ = None;
+            Ok(list)
+        };
+        Ok(self.pages_of(&what, one).await?.is_some())
+    }
+
     /// As [`Self::all`], of a kind of the cluster.
     pub async fn all_of_cluster<K>(&mut self) -> Result<Option<Vec<K>>, ListError>
     where

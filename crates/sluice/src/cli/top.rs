@@ -15,6 +15,7 @@ use sluice_gate::{duration, percent, plain};
 use sluice_index::{VmimRecord, VmimWire};
 
 use super::cluster::{ClusterArgs, Connection};
+use super::list::place;
 use super::lists::{Lists, Where};
 use super::printed::{Exit, Format, OutputArgs, is_closed, print, print_value, table};
 use super::world::World;
@@ -34,7 +35,7 @@ pub struct TopArgs {
     /// Order
     #[arg(long, value_enum, default_value_t = Sort::Percent)]
     sort: Sort,
-    /// Only this key of quotas, and of pods what they take of it
+    /// Only this key of quotas; of pods what they take of it, which is of requests.cpu otherwise
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Only quotas whose namespace or name contains this text
@@ -179,7 +180,12 @@ async fn look(args: &TopArgs, connection: &Connection) -> anyhow::Result<Exit> {
                 &std::iter::once(head).chain(rows.iter().map(|row| row.cells(now))).collect::<Vec<_>>(),
             );
             clear(args);
-            print(&text)?;
+            if rows.is_empty() && missing.is_empty() {
+                let what = if args.key.is_some() || args.filter.is_some() { "such quotas" } else { "quotas" };
+                eprintln!("no {what} {}", place(args.all_namespaces, &connection.namespace));
+            } else {
+                print(&text)?;
+            }
         }
     }
     missing.iter().for_each(|right| eprintln!("missing right: {right}"));
@@ -327,12 +333,17 @@ async fn pods(args: &TopArgs, connection: &Connection) -> anyhow::Result<Exit> {
             let rows = rows.iter().map(|(namespace, name, amount)| {
                 vec![namespace.to_string(), name.to_string(), amount.clone()]
             });
-            let text = table(&std::iter::once(head).chain(rows).collect::<Vec<_>>());
+            let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
             clear(args);
-            print(&text)?;
+            if rows.len() == 1 && world.knows_pods {
+                let place = place(args.all_namespaces, &connection.namespace);
+                eprintln!("no pods that take {key} of quotas {place}");
+            } else {
+                print(&table(&rows))?;
+            }
         }
     }
-    world.missing.iter().for_each(|right| eprintln!("missing right: {right}"));
+    world.tell_what_is_missing();
     Ok(if world.knows_pods { Exit::Good } else { Exit::Unknown })
 }
 

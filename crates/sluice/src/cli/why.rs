@@ -14,6 +14,7 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::Value;
 use sluice_gate::{Subject, Topic};
+use sluice_index::PodWire;
 
 use super::cluster::{ClusterArgs, Connection};
 use super::completion::NamesOf;
@@ -69,7 +70,11 @@ pub async fn run(args: WhyArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(2));
     };
     let connection = args.cluster.connect().await?;
-    let why_not = match args.recompute {
+    // Whoever names no namespace means all that a cluster quota is about. The leader tells nobody of more than one.
+    let is_of_all = kind == Kind::ClusterQuota
+        && args.cluster.namespace.is_none()
+        && Lists::new(&connection).may_list_everywhere::<PodWire>().await?;
+    let why_not = match args.recompute || is_of_all {
         true => None,
         false => match live::ask(&connection, kind, name).await? {
             Ok(live) => {
@@ -79,7 +84,10 @@ pub async fn run(args: WhyArgs) -> anyhow::Result<ExitCode> {
             Err(why) => why,
         },
     };
-    let world = World::of_namespace(&connection, &connection.namespace).await?;
+    let world = match is_of_all {
+        true => World::everywhere(&connection).await?,
+        false => World::of_namespace(&connection, &connection.namespace).await?,
+    };
     let answer = answer(&connection, &world, kind, name).await?;
     answer.said(&world, why_not).print(args.output.output)?;
     Ok(answer.exit(&world).into())
@@ -98,10 +106,15 @@ pub(in crate::cli) async fn answer(
         Kind::Pod => answer.explain(world, Subject::Pod { namespace, name }),
         Kind::Quota => answer.explain(world, Subject::Quota { namespace, name }),
         Kind::ClusterQuota => {
-            answer.take(world.look(|state| state.tell(namespace, Topic::ClusterQuota(name))));
-            if answer.is_empty() {
-                // It selects other namespaces.
+            if world.is_of_all {
                 answer.explain(world, Subject::ClusterQuota { name });
+            } else {
+                answer.take(world.look(|state| state.tell(namespace, Topic::ClusterQuota(name))));
+            }
+            if answer.is_empty() && world.cluster_quotas.iter().any(|known| known == name) {
+                answer.unknown = Some(format!(
+                    "cluster quota {name} is not about namespace {namespace}: name one of its namespaces by -n, or none"
+                ));
             }
         }
         Kind::Vmi => answer.machine(world, namespace, name),
@@ -118,17 +131,29 @@ pub(in crate::cli) async fn answer(
         }
     }
     if answer.is_empty() && answer.unknown.is_none() {
-        let near = match kind {
-            Kind::Pod => nearest(name, names_of(&world.pods)),
-            Kind::Quota => nearest(name, names_of(&world.quotas)),
-            Kind::ClusterQuota => nearest(name, world.cluster_quotas.iter().map(String::as_str)),
-            Kind::Vm | Kind::Vmi => nearest(name, names_of(&world.machines)),
-            Kind::Migration => nearest(name, names_of(&world.migrations)),
-            Kind::Workload(..) => Vec::new(),
-        };
-        answer.unknown = Some(format!("{name} not found in namespace {namespace}{}", hint(&near)));
+        answer.unknown = Some(not_found(world, kind, name, namespace));
     }
     Ok(answer)
+}
+
+/// What is said of an object that nothing is known of.
+fn not_found(world: &World, kind: Kind, name: &str, namespace: &str) -> String {
+    let near = match kind {
+        Kind::Pod => nearest(name, names_of(&world.pods)),
+        Kind::Quota => nearest(name, names_of(&world.quotas)),
+        Kind::ClusterQuota => nearest(name, world.cluster_quotas.iter().map(String::as_str)),
+        Kind::Vm | Kind::Vmi => nearest(name, names_of(&world.machines)),
+        Kind::Migration => nearest(name, names_of(&world.migrations)),
+        Kind::Workload(..) => Vec::new(),
+    };
+    let place = match kind {
+        Kind::ClusterQuota => String::new(),
+        _ => format!(" in namespace {namespace}"),
+    };
+    match world.knows_pods {
+        true => format!("{name} not found{place}{}", hint(&near)),
+        false => format!("{name}{place} is not known: rights are missing"),
+    }
 }
 
 impl Answer {

@@ -53,6 +53,8 @@ pub struct World {
     pub assumed: Vec<String>,
     /// Whether the pods could be listed.
     pub knows_pods: bool,
+    /// Of all namespaces.
+    pub is_of_all: bool,
     pub now: i64,
 }
 
@@ -187,8 +189,17 @@ impl World {
             missing: lists.missing(),
             assumed,
             knows_pods,
+            is_of_all: only.is_none(),
             now,
         })
+    }
+
+    /// The rights without which nothing is known; else what was taken to be so for want of them.
+    pub fn tell_what_is_missing(&self) {
+        match self.knows_pods {
+            true => self.assumed.iter().for_each(|assumed| eprintln!("note: {assumed}")),
+            false => self.missing.iter().for_each(|right| eprintln!("missing right: {right}")),
+        }
     }
 
     /// Reads the state.

@@ -16,6 +16,7 @@ use tokio::sync::OnceCell;
 
 use crate::context::{SOON, idle_options, kubectl};
 use crate::team::Team;
+use crate::why::said;
 
 /// Label and annotation by which the quotas of these tests select.
 const OWNER: &str = "example.com/owner";
@@ -159,9 +160,34 @@ async fn two_namespaces_share_what_there_is() {
         let wanted = Some(("2".to_owned(), vec![(team.namespace.name.clone(), own.to_owned())]));
         owner.mirror(team, &format!("{wanted:?}"), |mirror| used(mirror, "requests.cpu") == wanted).await;
     }
+    is_explained(&owner, &[one, other]).await;
     one.pods.delete("a", &DeleteParams::default()).await.unwrap();
     other.until_released("b").await;
     owner.until_used("requests.cpu", "1100m", &["0", "1100m", "0"]).await;
+}
+
+/// Of all namespaces to whoever names none, and of one that it is about.
+async fn is_explained(owner: &Owner, [one, other]: &[&Team; 2]) {
+    let bed = allowing().await.bed;
+    let why = ["why", "clusterquota", owner.name.as_str()];
+    let (text, _) = said(bed, 3, &why).await;
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let [one, other] = [one, other].map(|team| team.namespace.name.as_str());
+    assert!(
+        text.starts_with("cluster shares  held 1, oldest ") && text.contains(&format!("({other}/b, since "))
+    );
+    assert_eq!(rows[2], ["requests.cpu", "2", "2", "100%", "2", "0", "0"], "{text}");
+    assert!(text.contains(&format!("  Largest of requests.cpu: {one} 1500m, {other} 500m.\n")), "{text}");
+    assert!(text.contains("  Source: recomputed from lists.\n"), "{text}");
+    let (text, _) = said(bed, 3, &[&why[..], &["-n", other]].concat()).await;
+    assert!(text.starts_with("cluster shares  held 1, oldest ") && !text.contains(one), "{text}");
+    let (_, error) = said(bed, 4, &[&why[..], &["-n", "default"]].concat()).await;
+    assert!(
+        error.contains("cluster quota shares is not about namespace default: name one of its"),
+        "{error}"
+    );
+    let (_, error) = said(bed, 4, &["why", "clusterquota", "share"]).await;
+    assert!(error.ends_with("error: share not found: is it shares?\n"), "{error}");
 }
 
 /// The flood is older and claims the highest priority that a tenant can.

@@ -4,6 +4,7 @@ use std::process::Output;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
@@ -139,6 +140,29 @@ async fn a_deployment_and_a_job_are_explained_by_the_pods_that_they_control() {
         error.contains(&format!("missing right: get deployments.apps web in namespace {name}")),
         "{error}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_there_is_nothing_it_is_said_where_was_looked() {
+    let bed = shared().await.bed;
+    let team = Team::on(bed, "why-nothing").await;
+    let name = team.namespace.name.as_str();
+    let none = |what: &str| (String::new(), format!("no {what} in namespace {name}\n"));
+    assert_eq!(said(bed, 0, &["list", "held", "-n", name]).await, none("pods wait"));
+    assert_eq!(said(bed, 0, &["top", "-n", name]).await, none("quotas"));
+    let nodes = Api::<Node>::all(team.client.clone()).list(&ListParams::default()).await.unwrap();
+    let node = nodes.items[0].metadata.name.as_deref().unwrap();
+    let (text, _) = said(bed, 0, &["drain-check", node]).await;
+    assert!(text.starts_with("0 VMs."), "{text}");
+    // Its drain would be another one.
+    let wrong = node[..node.len() - 1].to_owned();
+    let (text, error) = said(bed, 4, &["drain-check", &wrong]).await;
+    assert!(
+        text.is_empty() && error.starts_with(&format!("error: node {wrong} not found: is it ")),
+        "{error}"
+    );
+    let (_, error) = said(bed, 4, &["drain-check", node, "--as", "nobody"]).await;
+    assert!(error.contains(&format!("missing right: get nodes {node}\n")), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectList};
 use serde_json::Value;
@@ -15,6 +16,7 @@ use super::predicted::{Machine, Observed, Own};
 use crate::cli::cluster::Connection;
 use crate::cli::headroom::{learn, learn_sharers, unproven};
 use crate::cli::lists::{ListError, Lists, right};
+use crate::cli::nearest::nearest;
 use crate::cli::world::World;
 
 /// The VMs of a node and what their quotas depend on, and the rights that were missing.
@@ -75,6 +77,22 @@ fn own(state: &State, namespace: &str) -> Option<Vec<Own>> {
         Some(Arc::new(quota))
     });
     Some(own.collect())
+}
+
+/// Whether there is such a node, else those with near names; and the rights that were missing.
+pub(super) async fn knows_node(
+    connection: &Connection,
+    node: &str,
+) -> Result<(Result<(), Vec<String>>, Vec<String>), ListError> {
+    let mut lists = Lists::new(connection);
+    let api = Api::<Node>::all(connection.client.clone());
+    let is_there = lists.get(&api, &format!("nodes {node}"), node).await?.is_some();
+    if is_there || !lists.missing().is_empty() {
+        return Ok((Ok(()), lists.missing()));
+    }
+    let nodes = lists.all_of_cluster::<Node>().await?.unwrap_or_default();
+    let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
+    Ok((Err(nearest(node, names)), Vec::new()))
 }
 
 /// The VMs that run on a node.

@@ -49,7 +49,9 @@ pub(super) async fn ask(
     let patience = PATIENCE.min(connection.deadline);
     let answer = with_deadline(patience, api.create(&dry_run, &review)).await;
     Ok(match answer.map(|review| review.status) {
-        Ok(Some(status)) if status.not_found => Err(Some("the leader knows no such object".to_owned())),
+        Ok(Some(status)) if status.not_found => {
+            Err(Some(format!("the leader knows no such object in namespace {}", connection.namespace)))
+        }
         Ok(Some(status)) => Ok(Live { status, took: begin.elapsed() }),
         Ok(None) => Err(Some(NOT_REACHED.to_owned())),
         Err(error) => Err(Some(why_not(&error, &connection.namespace, patience))),
