@@ -8,6 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 /// How to log.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Logs")]
 pub struct LoggingArgs {
     /// What to log, such as `info` or `info,sluice_gate=debug`
     ///

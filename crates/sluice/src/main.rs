@@ -66,69 +66,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Release pods that fit their quotas and keep the quotas' status
-    ///
-    /// Run two replicas: both keep their caches warm, the one that holds the lease writes.
-    #[command(args_override_self = true)]
-    Controller(Box<controller::ControllerArgs>),
-    /// Answer the API server's admission requests: gate new pods, validate quotas, make room for migrations
-    #[command(args_override_self = true)]
-    Webhook(Box<webhook::WebhookArgs>),
-    /// Make and keep controller, webhook, certificates and what gates pods
-    ///
-    /// As the AAQ asks. Nothing waits for it: what it keeps is in force while it does not run.
-    #[command(args_override_self = true)]
-    Operator(Box<operator::OperatorArgs>),
-    /// List what a managed-tenant-quota that crashed left behind, with the commands that repair it
-    ///
-    /// It only reads. Stop managed-tenant-quota's operator and controller before: a migration that they handle looks the
-    /// same.
-    ///
-    /// Exit code: 0: nothing is left; 3: something is left; 1: an error; 2: wrong arguments.
-    MtqLeftovers(mtq_leftovers::MtqLeftoversArgs),
-    /// Print the custom resource definitions as YAML
-    Crds,
-    /// Print the objects of an installation as YAML, for `kubectl apply --server-side --filename -`
-    ///
-    /// What gates pods is not among them: the operator writes it.
-    ///
-    /// Exit code: 0: all was printed; 2: an option is wrong, or standard output cannot be written.
-    #[command(args_override_self = true)]
-    Render(Box<render::RenderArgs>),
-    /// Help to write evaluators, which say what a pod takes
-    Evaluator(evaluator::EvaluatorArgs),
-    /// Let pods go without room in their quotas, for a time
-    ///
-    /// Until the end no pod waits for quota in the namespaces: those that wait go in order, and updates may give pods more.
-    /// Usage is counted and may exceed the limits. The pause ends by itself; then new pods wait again, and none is evicted.
-    /// Run it as an administrator who may update the AAQ.
-    ///
-    /// With --offline no process of Sluice has to be alive: this command takes the gates off itself, until no pod waits or
-    /// the pause ends. What was released is counted when the controller runs again.
-    ///
-    /// Exit code: 0: done; 1: an error; 2: wrong arguments; 3: pods wait still, and the output says why.
-    Pause(pause::PauseArgs),
-    /// End a pause: pods wait for quota again
-    ///
-    /// Exit code: 0: done; 1: an error; 2: wrong arguments.
-    Resume(pause::ResumeArgs),
-    /// Remove an installation: let go all pods that wait, then delete what is Sluice's
-    ///
-    /// Run it with a kubeconfig of an administrator; no process of Sluice has to be alive. It stops the operator, deletes
-    /// what gates pods, takes the gate off all pods that wait, in the order of the queue, puts back ResourceQuotas that
-    /// are raised for migrations, and deletes the objects of the installation. No pod is refused meanwhile. When it was
-    /// interrupted, run it again: it goes on. Only objects with the label app.kubernetes.io/part-of=sluice are deleted, and
-    /// what the controller makes of quotas: ResourceQuotas and mirrors with the label aaq.kubevirt.io=true, and charges.
-    ///
-    /// Quotas, an AAQ and CRDs stay. An installation that comes later enforces the quotas again. With Helm run it with
-    /// --keep-objects before `helm uninstall`.
-    ///
-    /// Exit code: 0: done; 1: an error; 2: wrong arguments; 3: something is left, and the output says what to do about it.
-    Uninstall(Box<uninstall::UninstallArgs>),
     /// Say why a pod, a VM, a migration or a quota waits
     ///
-    /// It reads with the rights of the kubeconfig and decides as the controller does, so no process of Sluice has to be
-    /// alive. What only a running controller knows is left out: room that is kept in turn, requests under way.
+    /// It asks the controller that leads. Where that does not answer, it reads lists with the rights of the kubeconfig and
+    /// decides as the controller does, so no process of Sluice has to be alive. What only a running controller knows is left
+    /// out then: room that is kept in turn, requests under way. The last line of the answer says where it comes from.
     ///
     /// Exit code: 0: nothing is held; 1: an error; 2: wrong arguments; 3: it is held; 4: not known: there is no such object,
     /// or a right is missing.
@@ -174,9 +116,73 @@ enum Command {
     /// Exit code: 0: all was read; 1: an error; 2: wrong arguments; 4: something could not be read. The archive is there
     /// then, and its index says what is missing.
     Bundle(Box<cli::bundle::BundleArgs>),
+    /// Let pods go without room in their quotas, for a time
+    ///
+    /// Until the end no pod waits for quota in the namespaces: those that wait go in order, and updates may give pods more.
+    /// Usage is counted and may exceed the limits. The pause ends by itself; then new pods wait again, and none is evicted.
+    /// Run it as an administrator who may update the AAQ.
+    ///
+    /// With --offline no process of Sluice has to be alive: this command takes the gates off itself, until no pod waits or
+    /// the pause ends. What was released is counted when the controller runs again.
+    ///
+    /// Exit code: 0: done; 1: an error; 2: wrong arguments; 3: pods wait still, and the output says why.
+    Pause(pause::PauseArgs),
+    /// End a pause: pods wait for quota again
+    ///
+    /// Exit code: 0: done; 1: an error; 2: wrong arguments.
+    Resume(pause::ResumeArgs),
+    /// Print the custom resource definitions as YAML
+    Crds,
+    /// Print the objects of an installation as YAML, for `kubectl apply --server-side --filename -`
+    ///
+    /// What gates pods is not among them: the operator writes it.
+    ///
+    /// Exit code: 0: all was printed; 2: an option is wrong, or standard output cannot be written.
+    #[command(args_override_self = true)]
+    Render(Box<render::RenderArgs>),
+    /// Remove an installation: let go all pods that wait, then delete what is Sluice's
+    ///
+    /// Run it with a kubeconfig of an administrator; no process of Sluice has to be alive. It stops the operator, deletes
+    /// what gates pods, takes the gate off all pods that wait, in the order of the queue, puts back ResourceQuotas that
+    /// are raised for migrations, and deletes the objects of the installation. No pod is refused meanwhile. When it was
+    /// interrupted, run it again: it goes on. Only objects with the label app.kubernetes.io/part-of=sluice are deleted, and
+    /// what the controller makes of quotas: ResourceQuotas and mirrors with the label aaq.kubevirt.io=true, and charges.
+    ///
+    /// Quotas, an AAQ and CRDs stay. An installation that comes later enforces the quotas again. With Helm run it with
+    /// --keep-objects before `helm uninstall`.
+    ///
+    /// Exit code: 0: done; 1: an error; 2: wrong arguments; 3: something is left, and the output says what to do about it.
+    Uninstall(Box<uninstall::UninstallArgs>),
+    /// List what a managed-tenant-quota that crashed left behind, with the commands that repair it
+    ///
+    /// It only reads. Stop managed-tenant-quota's operator and controller before: a migration that they handle looks the
+    /// same.
+    ///
+    /// Exit code: 0: nothing is left; 3: something is left; 1: an error; 2: wrong arguments.
+    MtqLeftovers(mtq_leftovers::MtqLeftoversArgs),
+    /// Help to write evaluators, which say what a pod takes
+    Evaluator(evaluator::EvaluatorArgs),
+    /// Release pods that fit their quotas and keep the quotas' status
+    ///
+    /// Run two replicas: both keep their caches warm, the one that holds the lease writes.
+    #[command(args_override_self = true)]
+    Controller(Box<controller::ControllerArgs>),
+    /// Answer the API server's admission requests: gate new pods, validate quotas, make room for migrations
+    #[command(args_override_self = true)]
+    Webhook(Box<webhook::WebhookArgs>),
+    /// Make and keep controller, webhook, certificates and what gates pods
+    ///
+    /// As the AAQ asks. Nothing waits for it: what it keeps is in force while it does not run.
+    #[command(args_override_self = true)]
+    Operator(Box<operator::OperatorArgs>),
     /// Print the script that completes commands in a shell
+    ///
+    /// bash: `source <(sluice completion bash)`, for all shells to come in ~/.bashrc. zsh: the same in ~/.zshrc, after
+    /// compinit. fish: `sluice completion fish | source`. Names of objects are asked for with the rights of the kubeconfig.
     Completion(cli::completion::CompletionArgs),
     /// Print the manual page, or write one for each command
+    ///
+    /// To read it: `sluice man | man -l -`
     Man(cli::completion::ManArgs),
 }
 
@@ -212,29 +218,51 @@ fn asks_for_server() -> bool {
 }
 
 /// What ends a server is told in the format of its logs, so that who collects them can read it.
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
     cli::completion::answer::<Cli>();
     let asked = parse();
     let is_server = asked.command.is_server();
     if let Err(error) = asked.logging.init(is_server) {
-        if !is_server {
-            return Err(error);
+        if is_server {
+            logging::init_for_error();
+            logging::fatal(&format!("{error:#}"));
+        } else {
+            eprintln!("error: {}", told(&error));
         }
-        logging::init_for_error();
-        logging::fatal(&format!("{error:#}"));
-        return Ok(ExitCode::FAILURE);
+        return ExitCode::FAILURE;
     }
     if is_server {
         logging::log_panics();
     }
     sluice_runtime::panics::end_process_on_panic();
     match run(asked.command) {
+        Ok(exit) => exit,
         Err(error) if is_server => {
             logging::fatal(&format!("{error:#}"));
-            Ok(ExitCode::FAILURE)
+            ExitCode::FAILURE
         }
-        ended => ended,
+        Err(error) => {
+            eprintln!("error: {}", told(&error));
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// An error for people: each cause once, and of what an API server answers its words alone.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let of_server = cause.downcast_ref::<kube::Error>();
+        let words = of_server.map_or_else(|| cause.to_string(), sluice_runtime::retry::words_and_causes);
+        if !text.contains(&words) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&words);
+        }
+        if of_server.is_some() {
+            break;
+        }
+    }
+    sluice_gate::plain(&text)
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {

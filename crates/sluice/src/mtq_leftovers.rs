@@ -16,11 +16,11 @@ const LEFT: u8 = 3;
 /// Flags of `sluice mtq-leftovers`.
 #[derive(Debug, clap::Args)]
 pub struct MtqLeftoversArgs {
-    #[command(flatten)]
-    cluster: WayArgs,
     /// How to print what is left
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
+    #[command(flatten)]
+    cluster: WayArgs,
 }
 
 /// Prints what is left.

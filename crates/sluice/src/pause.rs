@@ -27,8 +27,6 @@ const LEFT: u8 = 3;
 #[derive(Debug, clap::Args)]
 pub struct PauseArgs {
     #[command(flatten)]
-    cluster: WayArgs,
-    #[command(flatten)]
     scope: ScopeArgs,
     /// How long: 30m, 2h, 1h30m; at most 24h
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
@@ -43,15 +41,17 @@ pub struct PauseArgs {
     /// Take the gates off with the rights of this account, for no process of Sluice does
     #[arg(long)]
     offline: bool,
+    #[command(flatten)]
+    cluster: WayArgs,
 }
 
 /// Flags of `sluice resume`.
 #[derive(Debug, clap::Args)]
 pub struct ResumeArgs {
     #[command(flatten)]
-    cluster: WayArgs,
-    #[command(flatten)]
     scope: ScopeArgs,
+    #[command(flatten)]
+    cluster: WayArgs,
 }
 
 /// The namespaces that are meant.

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as it must be")]
 
 use clap::{CommandFactory as _, Parser as _};
+use kube::core::Status;
 
-use crate::Cli;
+use crate::{Cli, requests, told};
 
 #[test]
 fn help() {
@@ -61,4 +62,16 @@ fn wrong_arguments() {
     error: the following required arguments were not provided:
       --tls-key-file <FILE>
     "#);
+}
+
+#[test]
+fn an_error_is_told_once_and_of_an_answer_the_words_alone() {
+    let forbidden = || kube::Error::Api(Status::failure("no: not you", "Forbidden").with_code(403).boxed());
+    let request = requests::failed("patch", "namespace a".to_owned(), "namespaces".to_owned())(forbidden());
+    let words = "could not patch namespace a: no: not you: grant this account the verb patch on namespaces, or run it as \
+        an administrator of the cluster";
+    assert_eq!(told(&request.into()), words);
+    let wrapped = anyhow::Error::from(forbidden()).context("could not look");
+    assert_eq!(told(&wrapped), "could not look: no: not you");
+    assert_eq!(told(&anyhow::anyhow!("a\u{1b}[2J").context("b")), "b: a\u{fffd}[2J");
 }

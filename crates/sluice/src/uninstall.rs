@@ -39,8 +39,6 @@ const ROUNDS: usize = 4;
 /// Flags of `sluice uninstall`.
 #[derive(Debug, clap::Args)]
 pub struct UninstallArgs {
-    #[command(flatten)]
-    cluster: WayArgs,
     /// Namespace of the installation
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = names::INSTALL_NAMESPACE)]
     namespace: String,
@@ -66,6 +64,8 @@ pub struct UninstallArgs {
     /// How to print what was done
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
+    #[command(flatten)]
+    cluster: WayArgs,
 }
 
 impl UninstallArgs {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sluice_e2e::{Running, Setup};
+use sluice_e2e::{Running, Setup, build};
 use sluice_testbed::{Bed, BedOptions, artifacts};
 
 use crate::arguments::Arguments;
@@ -87,13 +87,17 @@ Go on:
 fn usage(kubeconfig: &Path) -> String {
     let kubectl =
         artifacts::kubernetes().map(|path| format!("{} kubectl", path.display())).unwrap_or_default();
+    let sluice = build::sluice().map(|path| path.display().to_string()).unwrap_or_default();
     let (pid, shop, vms) = (std::process::id(), cluster::NAME, migration::NAMESPACE);
     let counted = vms::NAMESPACE;
     format!(
         "
   export KUBECONFIG={}
   alias kubectl='{kubectl}'   # if you have no kubectl
+  alias sluice='{sluice}'
 
+  sluice why pod huge -n {NAMESPACE}
+  sluice top -A --watch                     # how full all quotas are, until Ctrl-C
   kubectl -n {NAMESPACE} get arq,pods
   kubectl -n {NAMESPACE} get events --field-selector reason=ExceedsLimit
   kubectl -n {NAMESPACE} delete pod urgent      # room for 2 CPUs

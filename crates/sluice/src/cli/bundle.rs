@@ -54,9 +54,9 @@ pub struct BundleArgs {
     #[arg(long, value_name = "NAME", default_value = names::INSTALL_NAMESPACE)]
     install_namespace: String,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 /// Collects, writes and prints what is in it.

@@ -37,9 +37,9 @@ pub struct CheckArgs {
     #[arg(long, value_name = "NAME", default_value = names::INSTALL_NAMESPACE)]
     install_namespace: String,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -77,7 +77,10 @@ pub struct WayArgs {
     request_timeout: Duration,
 }
 
+/// A number alone is one of seconds, as kubectl has it.
 fn duration(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<u32>().map(|seconds| format!("{seconds}s"));
+    let text = seconds.as_deref().unwrap_or(text);
     let read = text.parse::<SignedDuration>().ok().and_then(|lasts| Duration::try_from(lasts).ok());
     read.filter(|lasts| !lasts.is_zero()).ok_or_else(|| "write one like 30s or 2m".to_owned())
 }
@@ -201,5 +204,20 @@ impl Connection {
 
     pub fn clock(&self) -> Arc<ServerClock> {
         Arc::clone(&self.clock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_read_as_kubectl_reads_it() {
+        for (text, seconds) in [("5", 5), ("30s", 30), ("2m", 120)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for wrong in ["0", "0s", "-1s", "soon"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
     }
 }

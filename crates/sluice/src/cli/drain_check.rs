@@ -28,9 +28,9 @@ pub struct DrainCheckArgs {
     #[arg(add = ArgValueCompleter::new(NamesOf::Nodes))]
     node: String,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 /// Tells of each VM of the node.

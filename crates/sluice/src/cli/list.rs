@@ -30,9 +30,9 @@ pub struct HeldArgs {
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(NamesOf::Quotas))]
     quota: Option<String>,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 /// Lists.

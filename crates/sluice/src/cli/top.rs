@@ -45,9 +45,9 @@ pub struct TopArgs {
     #[arg(short, long)]
     watch: bool,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

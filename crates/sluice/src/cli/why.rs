@@ -38,9 +38,9 @@ pub struct WhyArgs {
     #[arg(long)]
     recompute: bool,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 /// The arguments say nothing that can be asked about.

@@ -94,17 +94,20 @@ pub const OPTIONS: About = About {
 };
 pub const OPERATOR: About = About {
     name: names::OPERATOR,
-    hint: "look at its pods: kubectl describe pods of that Deployment, and their logs",
+    hint: "apply the installation again where it is not there; else look at its pods and their logs: kubectl describe pods \
+           --selector app.kubernetes.io/component=sluice-operator",
     page: "docs/runbooks/SluiceOperatorDown.md",
 };
 pub const CONTROLLER: About = About {
     name: names::CONTROLLER,
-    hint: "look at its pods: kubectl describe pods of that Deployment, and their logs",
+    hint: "the operator makes it where it is not there; else look at its pods and their logs: kubectl describe pods \
+           --selector app.kubernetes.io/component=sluice-controller",
     page: "docs/runbooks/SluiceDown.md",
 };
 pub const WEBHOOK: About = About {
     name: names::WEBHOOK,
-    hint: "look at its pods: kubectl describe pods of that Deployment, and their logs",
+    hint: "the operator makes it where it is not there; else look at its pods and their logs: kubectl describe pods \
+           --selector app.kubernetes.io/component=sluice-webhook",
     page: "docs/runbooks/SluiceWebhookDown.md",
 };
 pub const LEADER: About = About {
