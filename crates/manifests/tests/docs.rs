@@ -1,5 +1,5 @@
-//! Commands of docs that a kubelet answers, which no test has: all that they name is in the manifests, and they show what all
-//! pods say.
+//! Commands of docs that a kubelet answers, which no test has: all that they name is in the manifests, and they show what
+//! all pods say.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

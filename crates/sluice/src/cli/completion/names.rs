@@ -159,8 +159,8 @@ fn contexts(words: &[String]) -> Vec<String> {
     read.map(|file| file.contexts.into_iter().map(|context| context.name).collect()).unwrap_or_default()
 }
 
-/// In the middle of a command line nobody is asked for a password, and nobody waits for a plug-in of the kubeconfig that does
-/// not end.
+/// In the middle of a command line nobody is asked for a password, and nobody waits for a plug-in of the kubeconfig that
+/// does not end.
 fn listed(words: &[String], kind: (GroupVersionKind, bool)) -> Vec<String> {
     // Plug-ins are run in the thread that asks for their answer.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
