@@ -162,8 +162,8 @@ fn contexts(words: &[String]) -> Vec<String> {
 /// In the middle of a command line nobody is asked for a password, and nobody waits for a plug-in of the kubeconfig that
 /// does not end.
 fn listed(words: &[String], kind: (GroupVersionKind, bool)) -> Vec<String> {
-    // Plug-ins are run in the thread that asks for their answer.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    // A plug-in is waited for by the thread that asks for its answer. Another one has to be there for the time to pass.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let Ok(runtime) = runtime else { return Vec::new() };
     // A plug-in finds no terminal then, and all that it starts is in a group of this process. Where a shell has made this
     // process the first of a group, that is not to be had.
