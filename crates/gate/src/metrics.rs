@@ -1,7 +1,7 @@
 //! Metrics of the gate: what quotas hold, who waits and how long, and whether the sums are right.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -44,6 +44,7 @@ pub(super) enum Work {
     Admit,
     Explain,
     Audit,
+    Scrape,
 }
 
 impl Work {
@@ -55,6 +56,7 @@ impl Work {
             Self::Admit => "admit",
             Self::Explain => "explain",
             Self::Audit => "audit",
+            Self::Scrape => "scrape",
         }
     }
 }
@@ -144,6 +146,8 @@ pub struct QuotaCollector {
     pub state: Arc<Mutex<State>>,
     /// Says how old a pod is: its creation is a time of this clock.
     pub clock: Arc<ServerClock>,
+    /// How long the state is locked is told here, by the next scrape.
+    pub metrics: GateMetrics,
 }
 
 /// How many quotas are copied before the gate gets its turn.
@@ -194,6 +198,16 @@ impl Row {
 }
 
 impl QuotaCollector {
+    /// Has the state locked, and measures how long.
+    fn locked<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+        let state = self.state.lock();
+        let begin = Instant::now();
+        let seen = read(&state);
+        drop(state);
+        self.metrics.observe_held(Work::Scrape, begin.elapsed());
+        seen
+    }
+
     /// Shows all quotas. The state is locked for some of them at a time, and they are forgotten when they are written: what
     /// is shown of one quota belongs together.
     fn each(
@@ -203,10 +217,7 @@ impl QuotaCollector {
         mut show: impl FnMut(&Row) -> Result<(), std::fmt::Error>,
     ) -> Result<(), std::fmt::Error> {
         for slice in ids.chunks(SLICE) {
-            let rows: Vec<Row> = {
-                let state = self.state.lock();
-                slice.iter().filter_map(|id| of(&state, *id)).collect()
-            };
+            let rows: Vec<Row> = self.locked(|state| slice.iter().filter_map(|id| of(state, *id)).collect());
             rows.iter().try_for_each(&mut show)?;
         }
         Ok(())
@@ -215,8 +226,7 @@ impl QuotaCollector {
 
 impl Collector for QuotaCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let (ids, counts, held, unanswered, is_leading) = {
-            let state = self.state.lock();
+        let (ids, counts, held, unanswered, is_leading) = self.locked(|state| {
             let (pods, _, quotas) = state.index();
             let counts = [
                 ("sluice_index_pods", "Pods in memory", pods.len()),
@@ -224,7 +234,7 @@ impl Collector for QuotaCollector {
             ];
             let ids = quotas.iter().map(|(id, _)| id).collect::<Vec<_>>();
             (ids, counts, state.held_by_reason(), state.without_answer(), state.is_leading())
-        };
+        });
         if let Some((waiting, running)) = unanswered {
             let text = "Pods of which evaluators have not said what they take";
             let mut pods = encoder.encode_descriptor(
@@ -256,7 +266,7 @@ impl Collector for QuotaCollector {
 
 impl QuotaCollector {
     fn encode_pauses(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let (namespaces, end) = self.state.lock().paused();
+        let (namespaces, end) = self.locked(State::paused);
         let namespaces = i64::try_from(namespaces).unwrap_or(i64::MAX);
         let text = "When the last pause ends, in seconds since the epoch; 0 without one";
         for (name, help, value) in [

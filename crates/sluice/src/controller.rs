@@ -163,9 +163,10 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let exempt = args.gating.exempt_with(&args.namespace);
     let watches = ControllerWatches::new(&args.namespace);
     let sidecars = args.sidecars.start(registry.sub_registry_with_prefix("sluice"))?;
-    let gate = Gate::new(config, &exempt, metrics, watches.gate(), Arc::clone(&clock));
+    let gate = Gate::new(config, &exempt, metrics.clone(), watches.gate(), Arc::clone(&clock));
     let evaluators = Arc::new(ActiveEvaluators::new(sidecars, gate.clone()));
-    registry.register_collector(Box::new(QuotaCollector { state: gate.state(), clock: Arc::clone(&clock) }));
+    let collector = QuotaCollector { state: gate.state(), clock: Arc::clone(&clock), metrics };
+    registry.register_collector(Box::new(collector));
 
     // The lease is given back, and what head-room rests on is kept current, until the last request is answered.
     let stopped = CancellationToken::new();

@@ -45,6 +45,7 @@ impl Known {
         registry.register_collector(Box::new(QuotaCollector {
             state: Arc::new(gate.into()),
             clock: Arc::default(),
+            metrics: GateMetrics::default(),
         }));
         registry.register_collector(Box::new(BlockedCollector(Arc::default())));
         let now = jiff::Timestamp::UNIX_EPOCH;

@@ -1,9 +1,10 @@
-//! Benches: what the engine, the index, the gate, cluster quotas, a large cluster, admission, the webhook, head-room and VMs
-//! cost. Prints tables, writes JSON.
+//! Benches: what the engine, the index, the gate, cluster quotas, a large cluster, admission, the webhook, head-room, VMs,
+//! evaluators and questions of people cost. Prints tables, writes JSON.
 //!
 //! ```text
 //! cargo build --release -p sluice -p sluice-bench
-//! # or: engine, memory, scale, webhook, gate, cluster_quota, admission, headroom, vms; --quick: a short look
+//! # or: engine, memory, scale, webhook, gate, cluster_quota, admission, headroom, vms, evaluators, why;
+//! # --quick: a short look
 //! target/release/sluice-bench all
 //! ```
 //! Each bench runs in a process of its own, so that memory is only what it measures, and has failed when a figure is
@@ -14,6 +15,7 @@ mod admission;
 mod cluster_json;
 mod cluster_quota;
 mod engine;
+mod evaluators;
 mod fake_api;
 mod gate;
 mod headroom;
@@ -27,6 +29,7 @@ mod scale;
 mod vms;
 mod webhook;
 mod whole;
+mod why;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -80,6 +83,10 @@ enum Bench {
     Headroom,
     /// Virtual machines under quotas that count them: 10,000 in the gate's state, and a drain under full quotas
     Vms,
+    /// Sidecars and rules that say what pods take, beside the same without them
+    Evaluators,
+    /// Questions of a tenant beside releases, `sluice top` and a scrape at 10,000 quotas
+    Why,
     /// All of them
     All,
 }
@@ -154,6 +161,8 @@ fn measure(bench: Bench, run: &Run) -> anyhow::Result<()> {
         Bench::Admission => runtime()?.block_on(admission::run(run)),
         Bench::Headroom => runtime()?.block_on(headroom::run(run.quick, &run.out)),
         Bench::Vms => runtime()?.block_on(vms::run(run)),
+        Bench::Evaluators => runtime()?.block_on(evaluators::run(run)),
+        Bench::Why => runtime()?.block_on(why::run(run)),
         Bench::All => Ok(()),
     }
 }

@@ -121,6 +121,67 @@ pub fn figures(title: &str, lines: &[(&str, &str, Option<&str>)], file: &Value) 
     table.print();
 }
 
+/// What a figure must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Goal {
+    fn is_met(self, figure: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => figure >= least,
+            Self::AtMost(most) => figure <= most,
+        }
+    }
+}
+
+impl Display for Goal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtLeast(least) => write!(f, "≥ {least}"),
+            Self::AtMost(most) => write!(f, "≤ {most}"),
+        }
+    }
+}
+
+/// A figure of a file: its name for people, its place, and its goal if it has one.
+pub type Judged = (&'static str, &'static str, Option<Goal>);
+
+/// Prints figures of a file, and writes goals and places of those that miss them into it.
+pub fn judge(title: &str, lines: &[Judged], file: &mut Value) {
+    let mut table = Table::new(title, &["figure", "", "goal", ""]);
+    let (mut goals, mut missed) = (serde_json::Map::new(), Vec::new());
+    for (name, place, goal) in lines {
+        let is_met = goal.map(|goal| goal.is_met(number(file, place)));
+        if is_met == Some(false) {
+            missed.push(json!(place));
+        }
+        let words = goal.map(|goal| goal.to_string()).unwrap_or_default();
+        if goal.is_some() {
+            goals.insert((*place).to_owned(), json!(words));
+        }
+        table.row([(*name).to_owned(), cell(file, place), words, is_met.map(verdict).unwrap_or_default()]);
+    }
+    table.print();
+    extend(file, json!({"goals": goals, "met": missed.is_empty(), "missed": missed}));
+}
+
+/// The places of figures.
+pub const fn places<const N: usize>(lines: &[Judged; N]) -> [&'static str; N] {
+    let mut places = [""; N];
+    let mut at = 0;
+    while at < N {
+        #[allow(clippy::indexing_slicing, reason = "it is computed when this is compiled")]
+        {
+            places[at] = lines[at].1;
+        }
+        at += 1;
+    }
+    places
+}
+
 /// A table: a title, a header, rows.
 #[derive(Debug)]
 pub struct Table {
@@ -230,7 +291,20 @@ pub fn ms(time: Duration) -> f64 {
 mod tests {
     use serde_json::json;
 
-    use super::{Table, cell, shorten};
+    use super::{Goal, Table, cell, judge, shorten};
+
+    #[test]
+    fn a_figure_is_met_missed_or_has_no_goal() {
+        let mut file = json!({"a": 1.0, "b": 2.0, "c": null});
+        let lines =
+            [("a", "a", Some(Goal::AtLeast(1.0))), ("b", "b", Some(Goal::AtMost(1.5))), ("c", "c", None)];
+        judge("figures", &lines, &mut file);
+        assert_eq!((&file["missed"], &file["met"]), (&json!(["b"]), &json!(false)));
+        assert_eq!(file["goals"], json!({"a": "≥ 1", "b": "≤ 1.5"}));
+        let mut file = json!({});
+        judge("figures", &[("a", "a", Some(Goal::AtMost(1.0)))], &mut file);
+        assert_eq!(file["missed"], json!(["a"]), "what was not measured is not met");
+    }
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
-use crate::Bench;
+use crate::{Bench, evaluators, why};
 
 const ENGINE: &[&str] = &[
     "ledger_event_ns",
@@ -156,6 +156,8 @@ impl Bench {
             Self::Admission => ADMISSION,
             Self::Headroom => HEADROOM,
             Self::Vms => VMS,
+            Self::Evaluators => evaluators::FIGURES,
+            Self::Why => why::FIGURES,
             Self::All => &[],
         }
     }

@@ -13,7 +13,7 @@ use sluice_runtime::clock::ServerClock;
 use super::server::{GATE, wire};
 use super::stories::{Story, at};
 use super::team::{NAMESPACE, QUOTA};
-use crate::{GateConfig, Moment, QuotaCollector, Regarding, State};
+use crate::{GateConfig, GateMetrics, Moment, QuotaCollector, Regarding, State};
 
 const QUOTAS: usize = 300;
 
@@ -36,7 +36,7 @@ fn state() -> State {
 fn collector(state: &Arc<Mutex<State>>) -> QuotaCollector {
     let clock = ServerClock::default();
     clock.observe(Some(jiff::Timestamp::now()));
-    QuotaCollector { state: Arc::clone(state), clock: Arc::new(clock) }
+    QuotaCollector { state: Arc::clone(state), clock: Arc::new(clock), metrics: GateMetrics::default() }
 }
 
 fn scrape(state: State) -> String {

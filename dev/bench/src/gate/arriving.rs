@@ -77,6 +77,10 @@ impl Arriving {
         })
     }
 
+    pub const fn p50_ms(&self) -> f64 {
+        self.from_sent.p50
+    }
+
     pub const fn p99_ms(&self) -> f64 {
         self.from_sent.p99
     }

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use crate::report::{Run, extend, rows, say};
 pub use arriving::{Arriving, arrive, since, writes};
-pub use site::{Shape, Site, stop};
-pub use waiting::Waiting;
+pub use site::{LABEL, Plot, Shape, Site, gated_pod, stop};
+pub use waiting::{Waiting, decided, release};
 
 /// Releases under way at a time, and so PATCHes: the product's default.
 const CONCURRENCY: usize = 32;

@@ -43,6 +43,8 @@ pub struct Site {
     /// The bench with the controller's own account and client: what is compared with the controller must be
     /// treated by the API server as the controller is.
     pub as_controller: Client,
+    /// Further arguments of the controllers that are started from now on.
+    pub controller_args: Vec<String>,
     kubeconfig: std::path::PathBuf,
 }
 
@@ -67,15 +69,25 @@ impl Plot {
 
 impl Site {
     pub async fn start() -> anyhow::Result<Self> {
+        Self::start_with(Setup { without_webhook: true, ..Setup::default() }).await
+    }
+
+    /// As [`Self::start`], of such an installation.
+    pub async fn start_with(setup: Setup) -> anyhow::Result<Self> {
         // No scheduler and no nodes: a released pod causes no further work that would be measured too.
         let options = BedOptions { kwok: false, scheduler: false, audit: false, ..BedOptions::default() };
         let bed = Bed::start_shared(options).await?;
-        let setup = Setup { without_webhook: true, ..Setup::default() };
         let installation = Installation::apply(bed, setup).await?;
         let admin = client(bed.admin_kubeconfig()).await?;
         let account = bed.service_account(names::INSTALL_NAMESPACE, names::CONTROLLER).await?;
         let as_controller = client(account.kubeconfig()).await?;
-        Ok(Self { bed, installation, admin, as_controller, kubeconfig: account.kubeconfig().to_owned() })
+        let (kubeconfig, controller_args) = (account.kubeconfig().to_owned(), Vec::new());
+        Ok(Self { bed, installation, admin, as_controller, controller_args, kubeconfig })
+    }
+
+    /// The control plane, and Sluice's objects on it.
+    pub const fn parts(&self) -> (&'static Bed, &Installation<'static>) {
+        (self.bed, &self.installation)
     }
 
     pub async fn server_constants(&self) -> anyhow::Result<Value> {
@@ -173,7 +185,8 @@ impl Site {
 
     /// Starts a controller; it may not lead yet when this returns.
     pub async fn controller(&self) -> anyhow::Result<Controller> {
-        self.installation.controller_with(&self.kubeconfig, &[]).await
+        let args: Vec<&str> = self.controller_args.iter().map(String::as_str).collect();
+        self.installation.controller_with(&self.kubeconfig, &args).await
     }
 }
 

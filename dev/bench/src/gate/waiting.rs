@@ -17,10 +17,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// One run, of the controller or of PATCHes only.
 #[derive(Clone, Copy, Debug)]
-struct Drain {
+pub struct Drain {
     /// From the beginning of the work (the controller's first decision, the first request) to the last gate seen
     /// removed. What is seen first is no good beginning: a watch that is late with it makes any run look fast.
-    per_s: f64,
+    pub per_s: f64,
     /// From the first to the last gate seen removed.
     per_s_first_to_last: f64,
     /// From the beginning to the release, over the pods.
@@ -131,7 +131,7 @@ fn pair_ratio((released, patched): &(Drain, Drain)) -> f64 {
 }
 
 /// The controller starts and finds pods waiting.
-async fn release(site: &Site, plot: &Plot) -> anyhow::Result<Drain> {
+pub async fn release(site: &Site, plot: &Plot) -> anyhow::Result<Drain> {
     site.create_quotas(plot).await?;
     let pods = site.create_pods(plot).await?.len();
     let seen = Seen::releases(site.admin.clone(), LABEL).await?;
@@ -147,7 +147,7 @@ async fn release(site: &Site, plot: &Plot) -> anyhow::Result<Drain> {
 }
 
 /// When the controller says that it began to decide, given one moment on both clocks.
-fn decided(log: &str, (instant, timestamp): (Instant, Timestamp)) -> Option<Instant> {
+pub fn decided(log: &str, (instant, timestamp): (Instant, Timestamp)) -> Option<Instant> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let line = lines.into_iter().find(|line| line.get("message").is_some_and(|text| text == "deciding"))?;
     let at: Timestamp = line.get("timestamp")?.as_str()?.parse().ok()?;

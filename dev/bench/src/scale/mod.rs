@@ -4,7 +4,7 @@
 //! It begins like an installation: no quota has a status yet, so the controller lists everything, leads,
 //! and writes them all.
 
-mod controller;
+pub mod controller;
 mod traffic;
 
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ async fn measure(size: Size, seconds: u64) -> anyhow::Result<Value> {
     say(&format!("scale: {namespaces} namespaces and quotas, {pods} pods of which {waiting} wait"));
     let server = FakeApiServer::start(size).await?;
     let begin = Instant::now();
-    let controller = Controller::start(&server)?;
+    let controller = Controller::start(&server, &[])?;
     controller.settled(&server, STARTED, "the status of every quota to be written").await?;
     let started = begin.elapsed();
     quiet(&server, SETTLED).await?;
