@@ -79,6 +79,21 @@ fn the_text_of_a_scrape_is_written_outside_of_the_lock() {
     assert_eq!(of("sluice_quota_held_pods{"), QUOTAS);
 }
 
+#[test]
+fn how_long_a_scrape_locked_the_state_is_told_by_the_next_one() {
+    let (metrics, mut registry) = (GateMetrics::default(), Registry::default());
+    metrics.register(&mut registry);
+    let collector = QuotaCollector { metrics, ..collector(&Arc::new(Mutex::new(state()))) };
+    registry.register_collector(Box::new(collector));
+    let locks = || {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        value(&text, "sluice_gate_lock_hold_seconds_count{by=\"scrape\"}")
+    };
+    assert_eq!(locks(), None);
+    assert_eq!(locks(), Some(1.0), "it does not lead, so it looks once");
+}
+
 /// One of two replicas says what both see, so that a sum over both is right.
 #[test]
 fn the_leader_alone_tells_of_quotas() {

@@ -1,5 +1,5 @@
-//! What evaluators cost, sidecars and rules, each beside the same without in the same run: releases on a real control plane
-//! first, then answers, events and a large cluster without one.
+//! What evaluators cost, sidecars and rules, each beside the same without in the same run: answers, events and a large
+//! cluster without a control plane, then releases on a real one.
 
 mod answers;
 mod dead;
@@ -13,32 +13,32 @@ use serde_json::{Value, json};
 
 use crate::gate::Site;
 use crate::report::Goal::{AtLeast, AtMost};
-use crate::report::{Judged, Run, judge, places, rows, say};
+use crate::report::{Judged, Run, extend, judge, places, rows, say};
 
 /// Measures, prints, writes `evaluators.json`.
 ///
 /// # Errors
 /// When the control plane, the controller or a sidecar does not do its part.
 pub async fn run(run: &Run) -> anyhow::Result<()> {
+    let mut file = json!({});
+    part(&mut file, "answers", answers::measure(run).await?);
+    part(&mut file, "events", event::measure(run)?);
+    part(&mut file, "large", large::measure(run).await?);
     say("evaluators: starting a control plane");
     let mut site = Site::start().await?;
-    let server = site.server_constants().await?;
-    let waiting = releases::waiting(run, &mut site).await?;
-    let idle = releases::idle(run, &mut site).await?;
-    let dead = dead::measure(run, &mut site).await?;
-    drop(site);
-    let mut file = json!({
-        "waiting": waiting,
-        "idle": idle,
-        "dead": dead,
-        "answers": answers::measure(run).await?,
-        "events": event::measure(run)?,
-        "large": large::measure(run).await?,
-        "server": server,
-    });
+    part(&mut file, "server", site.server_constants().await?);
+    part(&mut file, "waiting", releases::waiting(run, &mut site).await?.into());
+    part(&mut file, "idle", releases::idle(run, &mut site).await?);
+    part(&mut file, "dead", dead::measure(run, &mut site).await?);
     print(&file)?;
     judge("evaluators: in all", &LINES, &mut file);
     run.write("evaluators", file)
+}
+
+/// Adds figures, and shows them: what follows takes minutes and may fail.
+fn part(file: &mut Value, name: &str, figures: Value) {
+    say(&format!("evaluators: {name}: {figures}"));
+    extend(file, json!({ name: figures }));
 }
 
 fn print(file: &Value) -> anyhow::Result<()> {

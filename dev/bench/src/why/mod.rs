@@ -7,14 +7,16 @@ mod reviews;
 use serde_json::json;
 
 use crate::report::Goal::AtMost;
-use crate::report::{Judged, Run, judge, places};
+use crate::report::{Judged, Run, judge, places, say};
 
 /// Measures, prints, writes `why.json`.
 ///
 /// # Errors
 /// When the control plane or Sluice does not do its part.
 pub async fn run(run: &Run) -> anyhow::Result<()> {
-    let mut file = json!({"reviews": reviews::measure(run).await?, "many": many::measure(run).await?});
+    let many = many::measure(run).await?;
+    say(&format!("why: {many}"));
+    let mut file = json!({"many": many, "reviews": reviews::measure(run).await?});
     judge("why: questions beside releases, many quotas", &LINES, &mut file);
     println!(
         "  releases: ten a second on a real control plane; ratio: the median of pairs of runs\n\
