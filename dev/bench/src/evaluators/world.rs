@@ -55,7 +55,7 @@ impl World {
         world.gate.state().lock().lead(now);
         for _ in 0..ROUNDS {
             let now = world.now();
-            if world.gate.state().lock().next_due_ms(now).is_none_or(|due| due > now.mono_ms) {
+            if world.gate.state().lock().next_due_ms(now) != Some(0) {
                 return Ok(world);
             }
             let actions = world.plan();
