@@ -48,7 +48,7 @@ pub struct ClientOptions {
     pub impersonate_uid: Option<String>,
     /// One API server, instead of the address that stands for all of them.
     pub server: Option<Server>,
-    /// Nobody is there to be asked: a plug-in of the kubeconfig gets no input and no place for words to people.
+    /// The process has no user to ask: a plug-in of the kubeconfig gets no input and no terminal.
     pub is_unattended: bool,
     /// How TLS is done, in place of what the kubeconfig says.
     pub tls: TlsOptions,

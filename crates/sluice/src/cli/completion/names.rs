@@ -159,7 +159,7 @@ fn contexts(words: &[String]) -> Vec<String> {
     read.map(|file| file.contexts.into_iter().map(|context| context.name).collect()).unwrap_or_default()
 }
 
-/// In the middle of a command line nobody is asked for a password, and nobody waits for a plug-in of the kubeconfig that
+/// In the middle of a command line completion asks for no password, and does not wait for a plug-in of the kubeconfig that
 /// does not end.
 fn listed(words: &[String], kind: (GroupVersionKind, bool)) -> Vec<String> {
     // A plug-in is waited for by the thread that asks for its answer. Another one has to be there for the time to pass.
@@ -203,7 +203,7 @@ async fn names_of(
 /// Ends all of the group but this process, for which the signal has another meaning from now on.
 fn end_plug_ins() {
     if signal(SignalKind::terminate()).is_ok() {
-        // Whoever is gone need not be ended.
+        // A plug-in that has ended needs no signal.
         let _ = kill_current_process_group(Signal::TERM);
     }
 }
