@@ -29,7 +29,13 @@ impl Accounts {
         let Some(recorded) = self.recorded_amounts(cluster, id) else { return };
         let unrecorded = self.unrecorded_charges(cluster, id, unrecorded);
         let unrecorded: Vec<&Charge> = unrecorded.iter().map(|charge| &**charge).collect();
-        if self.stages.queue_mut().reserve_in_flight(id, recorded, &unrecorded) {
+        let is_more = self.stages.queue_mut().reserve_in_flight(id, recorded, &unrecorded);
+        let is_of_cluster = cluster.quotas.get(id).is_some_and(|quota| quota.cluster().is_some());
+        if !is_of_cluster && self.has_unanswered(cluster, id) {
+            // How much of the record is theirs is found from what others take, and of those any may take more by an answer of
+            // now than was recorded of it. In a quota of many tenants nobody's pod without an answer keeps others waiting.
+            self.freeze(cluster, id, now);
+        } else if is_more {
             self.keep_foreign_charges(cluster, id, now);
         }
     }

@@ -118,7 +118,11 @@ impl Accounts {
         };
         let members: Vec<Member> = pods.iter().filter_map(member).collect();
         match read {
-            Ok(()) => self.evaluations.begin_round(namespace, members, now),
+            Ok(()) => {
+                for id in self.evaluations.begin_round(namespace, members, now) {
+                    self.reclassify_unless_going(cluster, id, now);
+                }
+            }
             Err(why) => {
                 let waiting: Vec<PodId> =
                     members.iter().filter(|it| it.is_waiting).map(|it| it.pod).collect();
@@ -135,8 +139,12 @@ impl Accounts {
     /// What was said of the pod before does not hold.
     pub(super) fn reclassify_unless_going(&mut self, cluster: &Cluster, id: PodId, now: Moment) {
         let Some(record) = cluster.pods.get(id) else { return };
-        let is_decided_by = matches!(self.stages.get(id), Stage::Waiting(_) | Stage::Assumed { .. });
-        if is_decided_by && !self.sent.may_be_done(id, &record.uid) {
+        let is_decided_by = match self.stages.get(id) {
+            Stage::Waiting(_) => true,
+            Stage::Assumed { .. } => !self.sent.may_be_done(id, &record.uid),
+            _ => false,
+        };
+        if is_decided_by {
             self.reclassify(cluster, id, record.namespace, now);
         }
     }

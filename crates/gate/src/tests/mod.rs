@@ -9,6 +9,7 @@ mod contest;
 mod end;
 mod evaluation_orders;
 mod evaluations;
+mod evaluations_taken_over;
 mod evaluations_vms;
 mod evaluator;
 mod evaluator_sets;

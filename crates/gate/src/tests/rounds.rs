@@ -343,3 +343,47 @@ fn where_no_pod_waits_a_change_reads_the_namespace_when_those_that_run_are_due()
     }
     assert_eq!(story.reads(11_100).len(), 1);
 }
+
+/// A round passes over a pod whose content is not known, as after a release that was refused because the pod has changed.
+#[test]
+fn who_was_passed_over_by_a_round_goes_by_a_later_one() {
+    let mut story = Story::in_rounds();
+    story.server.create_pod("first", 100, 0);
+    let question = story.question(0);
+    story.state.on_outcome(outcome(&question, price(100)), at(10));
+    let (_, sent) = story.planned(10);
+    let [release] = &sent[..] else { panic!("{sent:?}") };
+    story.server.create_pod("second", 100, 0);
+    assert_eq!(story.planned(500).0.len(), 0, "the release is under way");
+    story.server.touch_pod("first");
+    let refused = story.server.outcome(&Action::Release(release.clone()), Fault::None);
+    story.state.on_outcome(refused, at(510));
+    let mut asked = Vec::new();
+    // The watch is late: it does not show yet what the pod is now.
+    for _ in 0..8 {
+        for action in story.state.plan(at(510)) {
+            match action {
+                Action::Evaluate(question) => asked.push(*question),
+                action => story.act(action, at(510)),
+            }
+        }
+    }
+    let [question] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!(&*question.name, "second");
+    story.state.on_outcome(outcome(question, price(0)), at(520));
+    let round = question.round.as_ref().unwrap().number;
+    let mut last = 0;
+    for now in (520..3_000).step_by(20) {
+        for question in story.questions(now) {
+            if *question.name == *"first" {
+                last = question.round.as_ref().unwrap().number;
+            }
+            story.state.on_outcome(outcome(&question, price(0)), at(now));
+        }
+    }
+    assert_eq!(story.gated(), [""; 0]);
+    assert!(
+        last > round,
+        "the state by which it was asked about does not show the other one: {last}, {round}"
+    );
+}

@@ -43,7 +43,7 @@ fn fails_in(out: Option<Safeguard>, setting: &'static Setting, trouble: Trouble,
     let ended = TestRunner::new_with_rng(config, random).run(&steps_that_get_far(setting), |steps| {
         runs.set(runs.get() + 1);
         let mut world = World::new(setting, trouble).evaluate();
-        world.evaluators.hides = true;
+        world.evaluators.hides = setting.is_shared();
         end(world, &steps);
         Ok(())
     });

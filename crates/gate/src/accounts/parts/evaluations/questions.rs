@@ -116,10 +116,11 @@ impl Evaluations {
         self.lanes.push(open.selected, class, open.namespace, id);
     }
 
-    /// The namespace is read for its round: those of its pods that are to be asked about are.
-    pub fn begin_round(&mut self, namespace: NamespaceId, members: Vec<Member>, now: Moment) {
+    /// The namespace is read for its round: those of its pods that are to be asked about are. Returns those that wait and
+    /// whose content is not known. The round passes them over, so what was said of them before does not hold any more.
+    pub fn begin_round(&mut self, namespace: NamespaceId, members: Vec<Member>, now: Moment) -> Vec<PodId> {
         let asks_running = self.rounds.asks_running(namespace, now.mono_ms);
-        let mut left = HashSet::new();
+        let (mut left, mut passed_over) = (HashSet::new(), Vec::new());
         for Member { pod: id, selected, is_waiting } in members {
             let is_answered = matches!(self.of(id, selected), Evaluation::Current(_));
             if is_answered && (is_waiting || asks_running) {
@@ -127,6 +128,10 @@ impl Evaluations {
                 self.open.entry(id).or_insert(fresh);
             }
             let is_read = self.is_read(id);
+            if let Some(known) = self.slot(id).filter(|_| is_waiting && !is_read) {
+                known.is_current = false;
+                passed_over.push(id);
+            }
             let Some(open) = self.open.get_mut(&id) else { continue };
             // This is its round, also where it is not to be asked about yet: it is when its time has come.
             open.awaits_round = false;
@@ -141,6 +146,7 @@ impl Evaluations {
             self.arm(id);
         }
         self.rounds.begin(namespace, left, asks_running, now.mono_ms);
+        passed_over
     }
 
     /// The pods of a namespace cannot be sent along: of those that wait is told why, and nothing that was said before holds
