@@ -46,6 +46,10 @@ impl Accounts {
         }
         let wanted = Arc::new(known.max(&asked));
         let more = self.missing(&owner, &wanted);
+        if more.is_empty() && self.is_unrecorded(&owner) {
+            // A pod of it was decided on with as much, as by an update that has ended since: no record says so yet.
+            return Err(CHANGED);
+        }
         let has_pause = self.has_pause(namespace);
         let invalid = cluster.invalid_quota(namespace).filter(|_| !has_pause && !known.covers(&asked));
         if let Some(invalid) = invalid {
@@ -107,6 +111,12 @@ impl Accounts {
         let runs =
             |pod: &PodId| matches!(self.stages.get(*pod), Stage::Counted { .. } | Stage::Assumed { .. });
         self.stages.owners().pods(owner).iter().any(runs)
+    }
+
+    /// Whether a pod of the VM is decided on and its charge not recorded yet.
+    fn is_unrecorded(&self, owner: &Owner) -> bool {
+        let awaits = |pod: &PodId| matches!(self.stages.get(*pod), Stage::Assumed { awaited: 1.., .. });
+        self.stages.owners().pods(owner).iter().any(awaits)
     }
 
     /// What quotas lack if the VM is charged this, and on account of which of its pods;

@@ -248,3 +248,28 @@ fn a_vm_that_could_not_be_counted_any_more_is_refused() {
     let asked = story.state.ask_about_machine(&change, at(200));
     assert_eq!(asked, Asked::Judged(Judgement::Allowed), "nor could it be before");
 }
+
+/// The VM changes between question and write, so the API server asks again. What its launcher was decided on with for the
+/// first question is no record.
+#[test]
+fn what_a_launcher_is_to_take_by_a_question_that_has_ended_is_not_taken_for_recorded() {
+    let mut story = Story::counting(Calculator::VirtualResources, 4000);
+    story.see_machine(&of_version(sized(2, 2), 10), 0);
+    story.server.create_pod(SOURCE, 100, 0);
+    story.see_all(at(0));
+    // Whatever is to be recorded is under way from here on.
+    let mut under_way = story.state.plan(at(0));
+    assert!(matches!(story.ask_for(of_version(sized(2, 3), 10), false, 100), Asked::Recording(_)));
+    under_way.extend(story.state.plan(at(100)));
+    story.see_machine(&of_version(sized(2, 2), 11), 200);
+    under_way.extend(story.state.plan(at(200)));
+    let again = MachineChange::read(&of_version(sized(2, 2), 11), &of_version(sized(2, 3), 11), false);
+    let asked = story.state.ask_about_machine(&again, at(200));
+    assert!(!matches!(asked, Asked::Judged(Judgement::Allowed)), "nothing is recorded: {under_way:?}");
+    for action in under_way {
+        story.act(action, at(300));
+    }
+    assert_eq!(story.used_after(300), "2");
+    assert!(matches!(story.state.ask_about_machine(&again, at(400)), Asked::Recording(_)));
+    assert_eq!(story.used_after(400), "3");
+}

@@ -115,6 +115,7 @@ impl World {
             Asked::Judged(_) => return,
         };
         let life = self.lives[replica];
+        self.say(&("asked", replica, update.vm, update.wanted, &ticket));
         self.plugs.push(Plug { update: Update { ticket, ..update }, replica, life });
     }
 
@@ -123,6 +124,7 @@ impl World {
         let is_asked =
             |one: &Plug| (one.replica, one.life, one.update.ticket) == (replica, life, Some(ticket));
         let Some(found) = self.plugs.iter().position(is_asked) else { return };
+        self.say(&("judged", replica, ticket, judgement));
         if *judgement == Judgement::Allowed {
             self.plugs[found].update.ticket = None;
         } else {
@@ -141,7 +143,10 @@ impl World {
         let Plug { update, replica, .. } = self.plugs.remove(allowed[choice % allowed.len()]);
         let before = self.taken();
         match self.with_vms(|vms, _| vms.commit(&update)) {
-            Committed::Done(vmi) => self.show(vmi, true),
+            Committed::Done(vmi) => {
+                self.say(&("committed", update.vm, update.wanted, replica));
+                self.show(vmi, true);
+            }
             Committed::Changed => {
                 let update = self.server.vms.as_ref().unwrap().again(&update);
                 return self.plug(replica, update);
