@@ -12,6 +12,7 @@ mod cluster_quota;
 mod cluster_quota_charge;
 mod endpoint;
 mod evaluator;
+mod evaluator_container;
 mod finalizer;
 mod gate_probe;
 mod headroom_policy;
@@ -52,10 +53,12 @@ pub use cluster_quota::{ClusterQuotaSelector, ClusterQuotaStatus, NamespaceAmoun
 pub use cluster_quota_charge::{ClusterQuotaCharge, ClusterQuotaChargeSpec, ClusterQuotaChargeStatus};
 pub use endpoint::{Condition, Endpoint, FORMER_ENTRIES, Rule, WebhookEntry};
 pub use evaluator::{
-    Evaluator, EvaluatorExample, EvaluatorFloor, EvaluatorMode, EvaluatorOnFailure, EvaluatorOtherPods,
-    EvaluatorRule, EvaluatorShadow, EvaluatorShadowAmount, EvaluatorShadowTotal, EvaluatorSidecar,
-    EvaluatorSpec, EvaluatorStatus, EvaluatorStrategy,
+    Evaluator, EvaluatorAmounts, EvaluatorExample, EvaluatorFloor, EvaluatorMode, EvaluatorOnFailure,
+    EvaluatorOtherPods, EvaluatorResources, EvaluatorRule, EvaluatorShadow, EvaluatorShadowAmount,
+    EvaluatorShadowTotal, EvaluatorSidecar, EvaluatorSpec, EvaluatorStatus, EvaluatorStrategy,
+    EvaluatorVariable,
 };
+pub use evaluator_container::{refused_of_evaluator, sidecar_of_evaluator, sidecar_that_runs};
 pub use finalizer::has_put_finalizer;
 pub use gate_probe::{GateProbe, GateProbeSpec, ProbeGate};
 pub use headroom_policy::{

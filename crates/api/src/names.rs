@@ -15,6 +15,8 @@ pub const API_VERSION: &str = "aaq.kubevirt.io/v1alpha1";
 pub const AAQS: &str = "aaqs";
 /// Name of the CRD of [`AAQS`].
 pub const AAQ_DEFINITION: &str = "aaqs.aaq.kubevirt.io";
+/// Name of the CRD of [`crate::Evaluator`]s.
+pub const EVALUATOR_DEFINITION: &str = "evaluators.quota.sluice.dev";
 /// Resource name of [`crate::ApplicationAwareResourceQuota`].
 pub const ARQS: &str = "applicationawareresourcequotas";
 /// Resource name of [`crate::ApplicationAwareClusterResourceQuota`].
@@ -114,6 +116,11 @@ pub const EXEMPT_NAMES_POLICY: &str = "sluice-exempt-names";
 pub const PAUSE_POLICY: &str = "sluice-pause";
 /// Name of the ValidatingAdmissionPolicy, and of its binding, that lets no [`crate::QuotaReview`] be stored.
 pub const REVIEW_POLICY: &str = "sluice-review";
+/// Name of the ValidatingAdmissionPolicy, and of its binding, that keeps containers of [`crate::Evaluator`]s for those who
+/// may run programs beside the controller.
+pub const EVALUATOR_POLICY: &str = "sluice-evaluators";
+/// Verb on `evaluators`: who has it may name a container in one.
+pub const RUN_VERB: &str = "run";
 /// Verb on `namespaces`: who has it may create one of an exempt name.
 pub const EXEMPT_VERB: &str = "exempt";
 /// Most items of a list of an object that admission looks into, and most scheduling gates of a pod in a targeted namespace,
@@ -258,6 +265,8 @@ pub const VIRTUAL_MACHINES: &str = "VirtualMachines";
 /// Type of a condition of the `AAQ`, written by the controller: whether pods are gated at each API server. Its reason says
 /// by whom.
 pub const GATING: &str = "Gating";
+/// Type of a condition of the `AAQ`, written by the controller once it has sidecars: whether all of them answer it.
+pub const EVALUATORS_ANSWER: &str = "Evaluators";
 /// Type of a condition of the `AAQ`, written by the controller once it was paused: whether all namespaces are.
 pub const PAUSED: &str = "Paused";
 /// Type of a condition of `AAQ` and `MTQ`, written by the operator: whether the installation does its work. Types and

@@ -131,6 +131,58 @@ pub(crate) fn evaluator() -> Value {
     ])
 }
 
+/// What a container is given goes with its image.
+pub(crate) fn of_container() -> Value {
+    json!(["args", "env", "resources"].map(|field| {
+        json!({
+            "rule": format!("has(self.image) || !has(self.{field})"), "fieldPath": format!(".{field}"),
+            "message": format!("{field} is of the container that image names: name its image, or remove {field}"),
+            "reason": "FieldValueForbidden",
+        })
+    }))
+}
+
+/// An `Evaluator` whose container runs has a name that a container, its volume and the path of its socket may have.
+pub(crate) fn name_of_container() -> Value {
+    json!([{
+        "rule": "!has(self.spec) || !has(self.spec.sidecar) || !has(self.spec.sidecar.image) \
+            || (self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$') \
+            && !self.metadata.name.startsWith('refused-') \
+            && !(self.metadata.name in ['sluice-controller', 'aaq-controller']))",
+        "message": "metadata.name: that of an Evaluator with an image has 1 to 40 lower case letters, digits and hyphens, \
+            is not the controller's own, and does not begin with refused-: choose another",
+        "reason": "FieldValueInvalid",
+    }])
+}
+
+/// What a container requests is at most its limit: the API server would refuse the controller's pods otherwise.
+pub(crate) fn of_resources() -> Value {
+    json!(["cpu", "memory"].map(|key| {
+        let has = |of: &str| format!("has(self.{of}) && has(self.{of}.{key})");
+        let amount = |of: &str| format!("quantity(string(self.{of}.{key}))");
+        json!({
+            "rule": format!(
+                "!({} && {}) || {}.compareTo({}) <= 0",
+                has("requests"), has("limits"), amount("requests"), amount("limits")
+            ),
+            "fieldPath": format!(".requests.{key}"),
+            "message": format!("it is above limits.{key}: request no more than the limit"),
+            "reason": "FieldValueInvalid",
+        })
+    }))
+}
+
+/// None is negative.
+pub(crate) fn of_amounts() -> Value {
+    json!(["cpu", "memory"].map(|key| {
+        json!({
+            "rule": format!("!has(self.{key}) || quantity(string(self.{key})).compareTo(quantity('0')) >= 0"),
+            "fieldPath": format!(".{key}"),
+            "message": "it is negative: write an amount that is not", "reason": "FieldValueInvalid",
+        })
+    }))
+}
+
 /// What else a key is, the webhook looks at: a pattern over keys without a bound would cost the API server too much.
 pub(crate) fn quota_keys() -> Value {
     json!({

@@ -89,6 +89,9 @@ pub(crate) fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinit
         properties.insert("apiVersion".to_owned(), of_type("string"));
         properties.insert("kind".to_owned(), of_type("string"));
         properties.insert("metadata".to_owned(), of_type("object"));
+        if names.kind == "Evaluator" {
+            root.x_kubernetes_validations = serde_json::from_value(crate::rules::name_of_container()).ok();
+        }
         if WITH_METADATA.contains(&names.kind.as_str()) {
             root.required.get_or_insert_default().insert(0, "metadata".to_owned());
         }

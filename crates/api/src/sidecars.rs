@@ -21,12 +21,43 @@ pub const MOST_SIDECARS: usize = 16;
 const OWN_SECRETS: [&str; 5] =
     [names::CA_SECRET, names::SERVING_SECRET, names::GIVEN_SECRET, "aaq-server", "aaq-server-cert"];
 
+/// Fields that are known, so that a later one gives nothing that was not looked at. What of them is refused is refused by
+/// name; of some all that is asked for is overwritten.
+const FIELDS: [&str; 22] = [
+    "args",
+    "command",
+    "env",
+    "envFrom",
+    "image",
+    "imagePullPolicy",
+    "lifecycle",
+    "livenessProbe",
+    "name",
+    "ports",
+    "readinessProbe",
+    "resizePolicy",
+    "resources",
+    "restartPolicy",
+    "securityContext",
+    "startupProbe",
+    "stdin",
+    "stdinOnce",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "tty",
+    "workingDir",
+];
+/// Refused in words of their own.
+const VOLUMES: [&str; 2] = ["volumeMounts", "volumeDevices"];
+/// Where a variable may have its value from.
+const SOURCES: [&str; 4] = ["configMapKeyRef", "fieldRef", "resourceFieldRef", "secretKeyRef"];
+
 /// A field of a container that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedSidecar {
     /// Its place in the list.
     pub place: usize,
-    /// Path of the field below `spec`.
+    /// Its path: of an `AAQ` below `spec`, of an [`Evaluator`](crate::Evaluator) all of it.
     pub field: String,
     /// Why, and what to do.
     pub why: String,
@@ -39,26 +70,23 @@ pub fn refused_sidecars(containers: &Value) -> Vec<RefusedSidecar> {
     let mut refused = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
     for (place, container) in containers.iter().enumerate() {
-        let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
+        let name = text(container, "name");
         let mut refuse = |field: &str, why: String| {
             refused.push(RefusedSidecar { place, field: format!("{FIELD}[{place}].{field}"), why });
         };
         if place >= MOST_SIDECARS {
             refuse("name", format!("there are more than {MOST_SIDECARS} evaluators: remove some"));
         }
-        if !is_name(name) {
-            refuse("name", "it has to be 1 to 63 lower case letters, digits and hyphens".to_owned());
-        } else if [names::CONTROLLER, "aaq-controller"].contains(&name) {
-            refuse("name", format!("{name} is the controller's own container: choose another"));
-        } else if seen.contains(&name) {
+        if seen.contains(&name) {
             refuse("name", format!("there is another {name}: choose another"));
         }
         seen.push(name);
-        if name.starts_with(REFUSED_SIDECAR) {
-            refuse("name", format!("a name does not begin with {REFUSED_SIDECAR}: choose another"));
-        }
+        name_of_container(name, &mut refuse);
         if text(container, "image").is_empty() {
             refuse("image", "there is none: name one".to_owned());
+        }
+        for field in others(container, &[&FIELDS[..], &VOLUMES].concat()) {
+            refuse(field, NOT_KNOWN.to_owned());
         }
         own_volumes(container, &mut refuse);
         privileges(container, &mut refuse);
@@ -66,6 +94,27 @@ pub fn refused_sidecars(containers: &Value) -> Vec<RefusedSidecar> {
         secrets(container, &mut refuse);
     }
     refused
+}
+
+/// Why a field that is not on a list is refused.
+pub(crate) const NOT_KNOWN: &str = "it is not given: remove it";
+
+/// Fields that are set and are none of these.
+pub(crate) fn others<'v>(of: &'v Value, known: &[&str]) -> Vec<&'v str> {
+    let set = of.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    set.map(|(field, _)| field.as_str()).filter(|field| !known.contains(field)).collect()
+}
+
+/// Which names a container may not have.
+pub(crate) fn name_of_container(name: &str, refuse: &mut impl FnMut(&str, String)) {
+    if !is_name(name) {
+        refuse("name", "it has to be 1 to 63 lower case letters, digits and hyphens".to_owned());
+    } else if [names::CONTROLLER, "aaq-controller"].contains(&name) {
+        refuse("name", format!("{name} is the controller's own container: choose another"));
+    }
+    if name.starts_with(REFUSED_SIDECAR) {
+        refuse("name", format!("a name does not begin with {REFUSED_SIDECAR}: choose another"));
+    }
 }
 
 /// As the name of a container, and as that of an evaluator on the command line of the controller.
@@ -80,7 +129,7 @@ fn is_name(name: &str) -> bool {
 fn own_volumes(container: &Value, refuse: &mut impl FnMut(&str, String)) {
     // That of its socket is named in upstream's examples.
     let is_other = |mount: &Value| text(mount, "mountPath").trim_end_matches('/') != SIDECAR_SOCKETS;
-    for field in ["volumeMounts", "volumeDevices"] {
+    for field in VOLUMES {
         if items(container, field).iter().any(is_other) {
             refuse(
                 field,
@@ -146,6 +195,9 @@ fn secrets(container: &Value, refuse: &mut impl FnMut(&str, String)) {
         if variable.pointer("/valueFrom/secretKeyRef/name").is_some_and(is_own) {
             refuse(&format!("env[{place}].valueFrom.secretKeyRef.name"), why.clone());
         }
+        for source in variable.get("valueFrom").map(|from| others(from, &SOURCES)).unwrap_or_default() {
+            refuse(&format!("env[{place}].valueFrom.{source}"), NOT_KNOWN.to_owned());
+        }
     }
     for (place, source) in items(container, "envFrom").iter().enumerate() {
         if source.pointer("/secretRef/name").is_some_and(is_own) {
@@ -154,11 +206,11 @@ fn secrets(container: &Value, refuse: &mut impl FnMut(&str, String)) {
     }
 }
 
-fn items<'v>(container: &'v Value, field: &str) -> &'v [Value] {
+pub(crate) fn items<'v>(container: &'v Value, field: &str) -> &'v [Value] {
     container.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-fn text<'v>(container: &'v Value, field: &str) -> &'v str {
+pub(crate) fn text<'v>(container: &'v Value, field: &str) -> &'v str {
     container.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -211,6 +263,9 @@ mod tests {
             ("env[0].valueFrom.secretKeyRef.name", json!("sluice-ca")),
             ("env[0].valueFrom.secretKeyRef.name", json!("aaq-server")),
             ("envFrom[0].secretRef.name", json!("sluice-webhook-cert")),
+            // Kubernetes 1.34 reads files of volumes into variables; what comes next is not known.
+            ("env[0].valueFrom.fileKeyRef", json!({ "volumeName": "token", "path": "token", "key": "k" })),
+            ("restartPolicyRules", json!([{ "action": "Restart" }])),
         ] {
             let mut container = json!({
                 "name": "a", "image": "i", "ports": [{ "containerPort": 1 }, { "hostPort": 0 }],

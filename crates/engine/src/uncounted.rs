@@ -128,10 +128,11 @@ pub fn claims_uncounted(
 /// What is to be told about `quota` when it is created or changed: what [`uncounted`] and [`claims_uncounted`] say without a
 /// look at device classes, and which keys do not limit VMs.
 #[must_use]
-pub fn warnings(kind: QuotaKind, quota: &CompiledQuota, machines: Option<Calculator>) -> Vec<String> {
-    let mut told = uncounted(kind, quota, machines);
+pub fn warnings(kind: QuotaKind, quota: &CompiledQuota, by: impl Into<CountedBy>) -> Vec<String> {
+    let by = by.into();
+    let mut told = uncounted(kind, quota, by);
     told.extend(claims_uncounted(kind, quota, &BTreeSet::new()));
-    told.extend(machines.and_then(|calculator| not_taken(kind, quota, calculator)));
+    told.extend(by.machines.and_then(|calculator| not_taken(kind, quota, calculator)));
     told
 }
 

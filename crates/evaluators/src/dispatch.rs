@@ -1,5 +1,6 @@
 //! Asks one evaluator: hands questions to the connection by the turns and the breaker, and answers to those who asked.
 
+mod repeat;
 mod trial;
 
 use std::collections::{BTreeSet, HashMap};
@@ -21,6 +22,7 @@ use crate::other_pods::MAX_REQUEST;
 use crate::state::Report;
 use crate::turns::{Turn, Turns};
 use crate::{CallError, Config, Failure, Limits, Question, SidecarPolicy};
+use repeat::Repeats;
 use sluice_evaluator_sdk::protocol::PodUsageResponse;
 
 /// How long after a lost call the end of its connection is waited for: it tells whether the call alone was lost.
@@ -76,6 +78,7 @@ pub(crate) struct Dispatch {
     /// A question whose call had no answer, and why: while the breaker is open it is told and tried.
     sample: Option<(Question, Failure)>,
     early_trial: Option<u64>,
+    repeats: Repeats,
 }
 
 impl Dispatch {
@@ -85,7 +88,9 @@ impl Dispatch {
         report: Report,
         unwanted: watch::Sender<u64>,
     ) -> Self {
+        let repeats = Repeats::new(config.repeat_every);
         Self {
+            repeats,
             turns: Turns::new(config.limits.concurrency),
             config,
             metrics,
@@ -244,6 +249,7 @@ impl Dispatch {
             return;
         };
         self.deadlines.retain(|(_, due)| *due != id);
+        let repeated = self.repeats.take(id);
         let size = ask.question.pod_json.len() + ask.question.other_pods.bytes().len();
         let result = judge_call(done.result, ask.policy.rules(), &ask.question.counted, size);
         self.turns.answered(id, result.is_ok());
@@ -251,7 +257,13 @@ impl Dispatch {
             Err(failure) if failure.is_no_answer() => self.no_answer(id, &ask.question, failure),
             _ => self.is_alive(id),
         }
-        self.tell(ask.reply, result, Some(done.took));
+        match repeated {
+            Some(first) => self.compare(&first, &result, &ask),
+            None => {
+                self.repeat_now_and_then(&ask, &result);
+                self.tell(ask.reply, result, Some(done.took));
+            }
+        }
     }
 
     /// The evaluator answers.
@@ -292,6 +304,7 @@ impl Dispatch {
             && let Some((_, id)) = self.deadlines.pop_first()
         {
             let Some(ask) = self.asks.remove(&id) else { continue };
+            self.repeats.take(id);
             let failure = Failure::Silent(self.config.limits.timeout);
             self.turns.abandon(id);
             self.no_answer(id, &ask.question, &failure);
@@ -334,6 +347,7 @@ impl Dispatch {
 
     fn fail(&mut self, id: u64, failure: Failure) {
         if let Some(ask) = self.asks.remove(&id) {
+            self.repeats.take(id);
             self.tell(ask.reply, Err(failure), None);
         }
     }

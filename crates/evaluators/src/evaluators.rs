@@ -45,8 +45,12 @@ impl Evaluators {
     /// Looks for these evaluators from now on. To be called inside a tokio runtime.
     #[must_use]
     pub fn new(configs: Vec<Config>) -> Self {
-        let state =
-            |config: &Config| EvaluatorState { name: config.name.clone(), presence: None, breaker: None };
+        let state = |config: &Config| EvaluatorState {
+            name: config.name.clone(),
+            presence: None,
+            breaker: None,
+            differs: None,
+        };
         let states = watch::Sender::new(configs.iter().map(state).collect());
         let metrics = EvaluatorMetrics::default();
         let start = |(place, config): (usize, Config)| {

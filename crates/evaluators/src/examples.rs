@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as QuantityText;
-use sluice_api::{EvaluatorExample, EvaluatorSpec};
+use sluice_api::{EvaluatorExample, EvaluatorSpec, refused_of_evaluator};
 use sluice_engine::quantity::QuantityError;
 use sluice_engine::{Amount, ChargeRules, Format, Quantity, Resource};
 use sluice_index::NativeChargeError;
@@ -59,16 +59,21 @@ pub enum EvaluatorError {
     },
 }
 
-/// Whether an `Evaluator` can be used: a rule, after its examples, or the policy of a sidecar.
+/// Whether an `Evaluator` of this name can be used: a rule, after its examples, or the policy of a sidecar, whose container
+/// may run.
 ///
 /// # Errors
 /// On the first thing that is wrong; it names the field and says what to do.
-pub fn check_evaluator(spec: &EvaluatorSpec) -> Result<(), EvaluatorError> {
+pub fn check_evaluator(name: &str, spec: &EvaluatorSpec) -> Result<(), EvaluatorError> {
     if spec.sidecar.is_none() {
-        return check_rule("", spec).map(drop);
+        return check_rule(name, spec).map(drop);
     }
-    let policy = SidecarPolicy::read(&serde_json::to_value(spec).unwrap_or_default());
-    policy.fault().map_or(Ok(()), |fault| Err(EvaluatorError::Rule(fault.to_owned())))
+    let written = serde_json::to_value(spec).unwrap_or_default();
+    let policy = SidecarPolicy::read(&written);
+    let refused = || refused_of_evaluator(name, &written).into_iter().next();
+    let fault = policy.fault().map(str::to_owned);
+    let fault = fault.or_else(|| refused().map(|it| format!("{}: {}", it.field, it.why)));
+    fault.map_or(Ok(()), |fault| Err(EvaluatorError::Rule(fault)))
 }
 
 /// The rule of an `Evaluator`, after its examples.

@@ -1,10 +1,15 @@
 //! From the end of a call to what it says. Pure.
 
-use sluice_engine::Charge;
-use sluice_engine::evaluation::{Rules, charge_of};
+use std::fmt;
+
+use sluice_engine::evaluation::{Rules, charge_of, one_line};
+use sluice_engine::{Amount, Charge, Format, Resource};
 use sluice_evaluator_sdk::protocol::PodUsageResponse;
 
 use crate::{CallError, Failure};
+
+/// Most bytes of a list that are told.
+const SHOWN: usize = 200;
 
 /// What an evaluator says of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +18,17 @@ pub enum Answered {
     NoMatch,
     /// The pod takes this.
     Charge(Charge),
+}
+
+/// As it is told: `cpu=2, pods=1`.
+impl fmt::Display for Answered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Charge(charge) = self else { return f.write_str("that it is not about it") };
+        let one =
+            |(key, amount): &(Resource, Amount)| format!("{key}={}", amount.quantity(Format::DecimalSi));
+        let all: Vec<_> = charge.iter().map(one).collect();
+        f.write_str(&one_line(&all.join(", "), SHOWN))
+    }
 }
 
 /// What the end of a call says of a pod of which Kubernetes counts `native`; `size` is that of the question in bytes.

@@ -32,6 +32,7 @@ mod question;
 mod rule;
 mod spec;
 mod state;
+mod times;
 mod turns;
 
 pub use config::Config;
@@ -45,4 +46,4 @@ pub use other_pods::{MAX_REQUEST, OtherPods};
 pub use policy::{Limits, SidecarPolicy};
 pub use question::{AskedSidecar, Evaluated, Question, Verdict};
 pub use rule::RuleEvaluator;
-pub use state::EvaluatorState;
+pub use state::{EvaluatorState, summary};

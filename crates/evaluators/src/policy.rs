@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::core::Selector;
 use serde_json::Value;
-use sluice_api::{EvaluatorOnFailure, EvaluatorOtherPods, EvaluatorSpec};
+use sluice_api::{EvaluatorOnFailure, EvaluatorOtherPods, EvaluatorSpec, refused_of_evaluator};
 use sluice_engine::evaluation::Rules;
 
 use crate::Failure;
@@ -60,6 +60,7 @@ impl SidecarPolicy {
     #[must_use]
     pub fn read(spec: &Value) -> Self {
         let Common { pods, namespaces, read, rules } = Common::read(spec);
+        let refused = refused_container(spec);
         let (spec, unread) = match read {
             Ok(spec) => (spec, None),
             Err(fault) => (EvaluatorSpec::default(), Some(fault)),
@@ -70,7 +71,7 @@ impl SidecarPolicy {
         };
         let EvaluatorSpec { on_failure, revision, sidecar, .. } = spec;
         let other_pods = sidecar.and_then(|sidecar| sidecar.other_pods);
-        let fault: Option<Arc<str>> = unread.or(wrong).map(Arc::from);
+        let fault: Option<Arc<str>> = unread.or(wrong).or(refused).map(Arc::from);
         let on_failure = if fault.is_some() { Some(EvaluatorOnFailure::Hold) } else { on_failure };
         Self { pods, namespaces, rules, on_failure, other_pods, revision, limits, fault }
     }
@@ -149,6 +150,12 @@ fn limits_of(spec: &EvaluatorSpec) -> Result<Limits, String> {
         })?;
     }
     Ok(limits)
+}
+
+/// A field of its container. What name it may have, the API server is told at admission: under another it does not run.
+fn refused_container(spec: &Value) -> Option<String> {
+    let refused = refused_of_evaluator("", spec).into_iter().find(|it| it.field.starts_with("spec."))?;
+    Some(format!("{}: {}", refused.field, refused.why))
 }
 
 /// A whole number of seconds or milliseconds.

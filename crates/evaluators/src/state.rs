@@ -17,6 +17,8 @@ pub struct EvaluatorState {
     pub presence: Option<Result<u64, Absence>>,
     /// Why it is left alone: it is there and did not answer.
     pub breaker: Option<Failure>,
+    /// What differed of late when it was asked the same twice.
+    pub differs: Option<Arc<str>>,
 }
 
 impl EvaluatorState {
@@ -34,6 +36,17 @@ impl EvaluatorState {
             _ => self.breaker.clone(),
         }
     }
+}
+
+/// One line about all of them: which answer, and why the others do not.
+#[must_use]
+pub fn summary(states: &[EvaluatorState]) -> String {
+    let one = |state: &EvaluatorState| match state.failure() {
+        Some(failure) => format!("{} {failure}", state.name),
+        None if state.is_ready() => format!("{} answers", state.name),
+        None => format!("{} is looked for", state.name),
+    };
+    states.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// Where one evaluator tells its state.
@@ -58,6 +71,10 @@ impl Report {
 
     pub(crate) fn breaker(&self, breaker: Option<Failure>) {
         self.update(|state| state.breaker = breaker);
+    }
+
+    pub(crate) fn differs(&self, how: Option<Arc<str>>) {
+        self.update(|state| state.differs = how);
     }
 
     fn update(&self, update: impl FnOnce(&mut EvaluatorState)) {

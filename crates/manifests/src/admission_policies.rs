@@ -5,18 +5,20 @@ use sluice_api::names;
 use crate::options::{Gating, InstallOptions};
 use crate::policy::AdmissionPolicy;
 use crate::{
-    account_policy, exempt_policy, gate_policies, headroom_policies, pause_policy, review_policy, vmi_policy,
+    account_policy, evaluator_policy, exempt_policy, gate_policies, headroom_policies, pause_policy,
+    review_policy, vmi_policy,
 };
 
 /// Policies that gate nothing and ask no process: they guard gates, stamps and who sets what. Where the `AAQ` installs they
 /// are in force without one too, for a stamp that was forged meanwhile would be believed later.
-const STANDING: [&str; 6] = [
+const STANDING: [&str; 7] = [
     names::GUARD_POLICY,
     names::STAMP_POLICY,
     names::VMI_STATUS_POLICY,
     names::EXEMPT_NAMES_POLICY,
     names::PAUSE_POLICY,
     names::REVIEW_POLICY,
+    names::EVALUATOR_POLICY,
 ];
 
 /// Whether the policy of this name, and its binding, is in force as long as the operator is there, whatever installs.
@@ -37,6 +39,7 @@ pub fn admission_policies(options: &InstallOptions) -> Vec<AdmissionPolicy> {
         exempt_policy::exempt_names(options),
         pause_policy::pause(),
         review_policy::review(),
+        evaluator_policy::evaluators(),
         gate_policies::guard(options),
         gate_policies::stamp(),
         gate_policies::gate(options),

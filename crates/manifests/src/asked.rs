@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::object::set;
+use crate::of_evaluator::OfEvaluator;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -30,6 +31,8 @@ pub struct AskedOfPods {
     pub priority_class: Option<String>,
     /// `spec.configuration.sidecarEvaluators`: containers beside the controller. Null: there are none.
     pub sidecars: Value,
+    /// Further ones, which `Evaluator`s name: what [`Self::find_places`] has found a place for.
+    pub of_evaluators: Vec<OfEvaluator>,
 }
 
 impl AskedOfPods {

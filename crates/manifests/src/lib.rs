@@ -11,6 +11,7 @@ mod cert_manager;
 pub mod certificates;
 mod config;
 mod critical_pods;
+mod evaluator_policy;
 mod exact;
 mod exempt_policy;
 mod expressions;
@@ -22,6 +23,7 @@ mod monitoring;
 mod naming;
 mod network;
 mod object;
+mod of_evaluator;
 mod options;
 mod options_file;
 mod pause_policy;
@@ -50,6 +52,7 @@ pub use exact::Exact;
 pub use kubernetes::{KubernetesVersion, UnknownVersion};
 pub use monitoring::monitoring_objects;
 pub use naming::{PartNames, account_looked_for, naming_rights};
+pub use of_evaluator::OfEvaluator;
 pub use options::{
     Gating, InstallOptions, Installation, IssuerRef, Monitoring, NamespaceUse, Naming, Platform, PullPolicy,
     WebhookClient, default_exempt_namespaces, default_namespace_selector,

@@ -188,6 +188,10 @@ fn operator_cluster_rules(options: &InstallOptions) -> Value {
         // Whether they keep what the controller records.
         recorded_in(),
         definitions(&[(names::MTQ_GROUP, names::MTQS)]),
+        // Whether containers may be taken away because nobody names them any more.
+        named("apiextensions.k8s.io", "customresourcedefinitions", names::EVALUATOR_DEFINITION, &READ),
+        // Containers beside the controller.
+        rule(names::OWN_GROUP, &[names::EVALUATORS], &READ),
         // A class that does not exist would keep pods from being made.
         rule("scheduling.k8s.io", &["priorityclasses"], &READ),
         // Who creates the targets of migrations.
@@ -225,30 +229,30 @@ fn own_admission_rules() -> Vec<Value> {
         ("mutatingadmissionpolicies", names::STAMP_POLICY),
         ("mutatingadmissionpolicybindings", names::GATE_POLICY),
         ("mutatingadmissionpolicybindings", names::STAMP_POLICY),
-        ("validatingadmissionpolicies", names::CHARGE_POLICY),
-        ("validatingadmissionpolicies", names::LOCK_POLICY),
-        ("validatingadmissionpolicies", names::GUARD_POLICY),
-        ("validatingadmissionpolicies", names::GATED_POLICY),
-        ("validatingadmissionpolicies", names::ACCOUNTS_POLICY),
-        ("validatingadmissionpolicies", names::VMI_STATUS_POLICY),
-        ("validatingadmissionpolicies", names::EXEMPT_NAMES_POLICY),
-        ("validatingadmissionpolicies", names::PAUSE_POLICY),
-        ("validatingadmissionpolicies", names::REVIEW_POLICY),
-        ("validatingadmissionpolicybindings", names::CHARGE_POLICY),
-        ("validatingadmissionpolicybindings", names::LOCK_POLICY),
-        ("validatingadmissionpolicybindings", names::GUARD_POLICY),
-        ("validatingadmissionpolicybindings", names::GATED_POLICY),
-        ("validatingadmissionpolicybindings", names::ACCOUNTS_POLICY),
-        ("validatingadmissionpolicybindings", names::VMI_STATUS_POLICY),
-        ("validatingadmissionpolicybindings", names::EXEMPT_NAMES_POLICY),
-        ("validatingadmissionpolicybindings", names::PAUSE_POLICY),
-        ("validatingadmissionpolicybindings", names::REVIEW_POLICY),
     ];
-    let mut resources = own.map(|(resource, _)| resource).to_vec();
+    let validate = [
+        names::CHARGE_POLICY,
+        names::LOCK_POLICY,
+        names::GUARD_POLICY,
+        names::GATED_POLICY,
+        names::ACCOUNTS_POLICY,
+        names::VMI_STATUS_POLICY,
+        names::EXEMPT_NAMES_POLICY,
+        names::PAUSE_POLICY,
+        names::REVIEW_POLICY,
+        names::EVALUATOR_POLICY,
+    ];
+    let of = |resource: &'static str| validate.map(|name| (resource, name));
+    let own: Vec<_> = own
+        .into_iter()
+        .chain(of("validatingadmissionpolicies"))
+        .chain(of("validatingadmissionpolicybindings"))
+        .collect();
+    let mut resources: Vec<_> = own.iter().map(|(resource, _)| *resource).collect();
     resources.dedup();
     let mut rules = vec![rule(ADMISSION, &resources, &["create"])];
     let verbs = ["get", "list", "watch", "update", "patch", "delete"];
-    rules.extend(own.map(|(resource, name)| named(ADMISSION, resource, name, &verbs)));
+    rules.extend(own.into_iter().map(|(resource, name)| named(ADMISSION, resource, name, &verbs)));
     rules
 }
 
@@ -286,8 +290,8 @@ fn operator_rules(options: &InstallOptions) -> Value {
     let [create, keep] = lease_rules(names::OPERATOR);
     let mut secrets = rule("", &["secrets"], &["get", "list", "watch", "update"]);
     set(&mut secrets, "resourceNames", json!([names::CA_SECRET, names::SERVING_SECRET]));
-    // Its operands have the image that its own pod has.
-    let own_pod = rule("", &["pods"], &["get"]);
+    // Its operands have the image that its own pod has. And what keeps theirs from running is told.
+    let own_pod = rule("", &["pods"], &READ);
     let mut rules = vec![create, keep, rule("", &["secrets"], &["create"]), secrets, own_pod];
     if !options.reads_leases_everywhere {
         // About objects that other clients insist on.
@@ -309,6 +313,9 @@ fn webhook_cluster_rules() -> Value {
         // To know whether an `AAQ` exists when another one is created.
         rule(names::GROUP, &[names::AAQS], &READ),
         rule("", &["namespaces"], &READ),
+        // Whether pods may take keys that Kubernetes does not know.
+        rule(names::OWN_GROUP, &[names::EVALUATORS], &READ),
+        definitions(&[(names::OWN_GROUP, names::EVALUATORS)]),
         // To see that a migration's target pod has arrived.
         rule("", &["pods"], &["list", "watch"]),
         // To know whether the cluster has the kind; no object of this name is needed for that.

@@ -3,10 +3,14 @@
 //! As application-aware-quota's operator runs them (`pkg/aaq-operator/resources/namespaced/controller.go`), but each with a
 //! directory of its own, without the pod's token, and with no rights that the controller itself has not.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use sluice_api::{MOST_SIDECARS, REFUSED_SIDECAR, SIDECAR_SOCKETS, refused_sidecars};
 
-use crate::object::set;
+use crate::asked::AskedOfPods;
+use crate::object::{set, set_in};
+use crate::of_evaluator::{OF_OBJECT, OfEvaluator, name};
 use crate::security;
 
 /// Memory where the `AAQ` names neither limit nor request: a limit, so that an evaluator that grows ends itself
@@ -14,27 +18,69 @@ use crate::security;
 const MEMORY: &str = "256Mi";
 /// Bytes of the volume of a socket.
 const SOCKETS: &str = "1Mi";
+/// Until a pod has run for so long, one of before does not go: a container that ends at once looks like one that works, for
+/// a moment.
+const PROVEN_AFTER: u32 = 10;
+const OF_AAQ: &str = "--evaluator=";
 
-/// Adds the containers to the specification of the controller's pod, whose own container is the first. One that is refused
-/// is left out, and asked all the same: pods wait, rather than being counted without it. `pull_policy`: of those that name
-/// none.
-pub(crate) fn add(pod: &mut Value, containers: &Value, pull_policy: Option<&str>) {
-    let refused: Vec<usize> = refused_sidecars(containers).into_iter().map(|it| it.place).collect();
-    let all = containers.as_array().map(Vec::as_slice).unwrap_or_default();
-    for (place, container) in all.iter().take(MOST_SIDECARS).enumerate() {
-        let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
-        let (volume, directory) = (format!("sockets-{place}"), format!("{SIDECAR_SOCKETS}/{place}"));
-        // What is refused because of its name has none that could be asked by.
-        let asked =
-            if refused.contains(&place) { format!("{REFUSED_SIDECAR}{place}") } else { name.to_owned() };
-        push(pod, "/containers/0/args", json!(format!("--evaluator={asked}={directory}")));
+impl AskedOfPods {
+    /// Takes these, the eldest first, as long as there are places beside those of the `AAQ`. Returns the names of the
+    /// others. That of the `AAQ` runs of two with one name.
+    pub fn find_places(&mut self, eldest_first: Vec<OfEvaluator>) -> Vec<String> {
+        let of_aaq = of_aaq(&self.sidecars);
+        let left = MOST_SIDECARS.saturating_sub(of_aaq.len());
+        let taken: BTreeSet<String> =
+            of_aaq.iter().filter(|(_, is_refused)| !is_refused).map(|(it, _)| name(it).to_owned()).collect();
+        let mut others = eldest_first;
+        others.retain(|it| !taken.contains(it.name()));
+        let without = others.split_off(left.min(others.len()));
+        // Whichever is the eldest, the pods stay as they are.
+        others.sort_by(|one, other| one.name().cmp(other.name()));
+        self.of_evaluators = others;
+        without.iter().map(|it| it.name().to_owned()).collect()
+    }
+}
+
+/// Each with whether it is refused.
+fn of_aaq(sidecars: &Value) -> Vec<(&Value, bool)> {
+    let refused: Vec<usize> = refused_sidecars(sidecars).into_iter().map(|it| it.place).collect();
+    let all = sidecars.as_array().into_iter().flatten().take(MOST_SIDECARS).enumerate();
+    all.map(|(place, it)| (it, refused.contains(&place))).collect()
+}
+
+/// Adds the containers to the controller's Deployment, whose own container is the first.
+///
+/// One that is refused is left out, and asked all the same: pods wait, rather than being counted without it. Of an `AAQ` all
+/// of them wait, of an `Evaluator` those that it selects.
+pub(crate) fn add(deployment: &mut Value, asked: &AskedOfPods) {
+    let of_aaq = of_aaq(&asked.sidecars);
+    if of_aaq.is_empty() && asked.of_evaluators.is_empty() {
+        return;
+    }
+    let Some(pod) = deployment.pointer_mut("/spec/template/spec") else { return };
+    let pull_policy = asked.image_pull_policy.as_deref();
+    let mut place = |flag: &str, name: &str, at: &str, volume: &str, container: Option<&Value>| {
+        let directory = format!("{SIDECAR_SOCKETS}/{at}");
+        push(pod, "/containers/0/args", json!(format!("{flag}{name}={directory}")));
         push(pod, "/containers/0/volumeMounts", json!({ "name": volume, "mountPath": directory }));
         let limited = json!({ "medium": "Memory", "sizeLimit": SOCKETS });
         push(pod, "/volumes", json!({ "name": volume, "emptyDir": limited }));
-        if !refused.contains(&place) {
-            push(pod, "/containers", sidecar(container, &volume, pull_policy));
+        if let Some(container) = container {
+            push(pod, "/containers", sidecar(container, volume, pull_policy));
         }
+    };
+    for (number, (container, is_refused)) in of_aaq.into_iter().enumerate() {
+        // What is refused because of its name has none that could be asked by.
+        let asked_by =
+            if is_refused { format!("{REFUSED_SIDECAR}{number}") } else { name(container).to_owned() };
+        let volume = format!("sockets-{number}");
+        place(OF_AAQ, &asked_by, &number.to_string(), &volume, (!is_refused).then_some(container));
     }
+    for it in &asked.of_evaluators {
+        let volume = format!("evaluator-{}", it.name());
+        place(OF_OBJECT, it.name(), &volume, &volume, it.runs.then_some(&it.container));
+    }
+    set_in(deployment, "spec", "minReadySeconds", json!(PROVEN_AFTER));
 }
 
 fn sidecar(container: &Value, volume: &str, pull_policy: Option<&str>) -> Value {

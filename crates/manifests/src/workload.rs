@@ -37,9 +37,7 @@ pub(crate) fn of_operands(options: &InstallOptions, asked: &AskedOfPods) -> Vec<
     for pod in controller.iter_mut().chain(&mut webhook).filter_map(pod_of_deployment) {
         asked.set(pod);
     }
-    for pod in controller.iter_mut().filter_map(pod_of_deployment) {
-        sidecars::add(pod, &asked.sidecars, asked.image_pull_policy.as_deref());
-    }
+    controller.iter_mut().for_each(|object| sidecars::add(object, asked));
     [controller, webhook].concat()
 }
 

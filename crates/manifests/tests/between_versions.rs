@@ -147,6 +147,7 @@ fn names_of_admission_objects_stay() {
         "sluice-gated",
         "sluice-pause",
         "sluice-review",
+        "sluice-evaluators",
     ];
     for name in frozen {
         assert!(policies.contains(&name), "{name}");

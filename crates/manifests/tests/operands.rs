@@ -6,7 +6,7 @@ mod common;
 use common::of_kind;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_manifests::{AskedOfPods, InstallOptions, install_objects, operand_objects};
+use sluice_manifests::{AskedOfPods, InstallOptions, OfEvaluator, install_objects, operand_objects};
 
 fn named(objects: &[Value]) -> Vec<String> {
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
@@ -110,6 +110,58 @@ fn what_is_asked_holds_and_what_is_not_asked_is_that_of_the_options() {
             names::APP
         );
     }
+}
+
+/// By the same function as those of the `AAQ`: what is forced is forced here.
+#[test]
+fn containers_of_evaluators_get_nothing_but_a_directory_of_their_own() {
+    let of = |container: Value, runs: bool| OfEvaluator { container, runs };
+    let mut asked = AskedOfPods {
+        image_pull_policy: Some("Always".to_owned()),
+        sidecars: json!([{ "name": "label", "image": "label:1" }, { "name": "license", "image": "" }]),
+        ..AskedOfPods::default()
+    };
+    let without = asked.find_places(vec![
+        of(json!({ "name": "reads", "image": "i" }), false),
+        of(json!({ "name": "label", "image": "other:1" }), true),
+        of(
+            json!({
+                "name": "license", "image": "license:1", "args": ["-v"], "env": [{ "name": "A", "value": "a" }],
+                "resources": { "requests": { "memory": "16Mi" } },
+            }),
+            true,
+        ),
+    ]);
+    assert_eq!(without, Vec::<String>::new());
+    let [controller, _] = <[Value; 2]>::try_from(pods(&InstallOptions::default(), &asked)).expect("two");
+    let own = &controller["containers"][0];
+    let args = own["args"].as_array().expect("args").iter().filter_map(Value::as_str);
+    let evaluators: Vec<_> = args.filter(|arg| arg.starts_with("--evaluator")).collect();
+    let at = "/var/run/aaq-sockets";
+    // That of the `AAQ` runs of two with one name, if it may. What may not run is asked all the same: its pods wait.
+    let expected = [
+        format!("--evaluator=label={at}/0"),
+        format!("--evaluator=refused-1={at}/1"),
+        format!("--evaluator-of-object=license={at}/evaluator-license"),
+        format!("--evaluator-of-object=reads={at}/evaluator-reads"),
+    ];
+    assert_eq!(evaluators, expected);
+    let license = json!({
+        "name": "license", "image": "license:1", "imagePullPolicy": "Always", "args": ["-v"],
+        "env": [{ "name": "A", "value": "a" }],
+        "resources": { "requests": { "memory": "16Mi" }, "limits": { "memory": "16Mi" } },
+        "securityContext": {
+            "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] }, "readOnlyRootFilesystem": false,
+        },
+        "volumeMounts": [{ "name": "evaluator-license", "mountPath": at }],
+    });
+    assert_eq!(controller["containers"].as_array().map(|all| all[2..].to_vec()), Some(vec![license]));
+    let context = &controller["securityContext"];
+    assert_eq!((&context["runAsUser"], &context["runAsNonRoot"]), (&json!(65532), &json!(true)));
+    assert_eq!(controller["automountServiceAccountToken"], false);
+    let mut again = AskedOfPods { of_evaluators: Vec::new(), ..asked.clone() };
+    again.find_places(OfEvaluator::all_in(&controller));
+    assert_eq!(pods(&InstallOptions::default(), &again)[0], controller, "what runs can be read");
 }
 
 #[test]

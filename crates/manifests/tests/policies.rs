@@ -11,7 +11,7 @@ use sluice_manifests::{AdmissionPolicy, Gating, InstallOptions, Installation, ad
 #[test]
 fn policies_and_bindings_speak_of_the_same_things() {
     let policies = admission_policies(&InstallOptions::default());
-    assert_eq!(policies.len(), 11);
+    assert_eq!(policies.len(), 12);
     for AdmissionPolicy { name, mutates, policy, binding } in &policies {
         let kind = if *mutates { "MutatingAdmissionPolicy" } else { "ValidatingAdmissionPolicy" };
         assert_eq!((&policy["kind"], &policy["metadata"]["name"]), (&json!(kind), &json!(name)));
@@ -133,7 +133,7 @@ fn where_the_webhook_alone_gates_no_policy_changes_objects() {
     let objects = render(&options);
     assert!(of_kind(&objects, "MutatingAdmissionPolicy").is_empty());
     assert!(of_kind(&objects, "MutatingAdmissionPolicyBinding").is_empty());
-    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicy").len(), 9);
+    assert_eq!(of_kind(&objects, "ValidatingAdmissionPolicy").len(), 10);
 }
 
 #[test]

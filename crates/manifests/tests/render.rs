@@ -34,6 +34,8 @@ fn objects_come_after_what_they_need_and_what_refuses_pods_last() {
         "ValidatingBinding sluice-pause",
         "Validating sluice-review",
         "ValidatingBinding sluice-review",
+        "Validating sluice-evaluators",
+        "ValidatingBinding sluice-evaluators",
         "Validating sluice-guard",
         "ValidatingBinding sluice-guard",
         "Mutating sluice-stamp",

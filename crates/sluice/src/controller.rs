@@ -199,7 +199,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let gating = watch_gating(&mut tasks, servers, by, &mut registry, (&events, &token), &cancel);
     let telling = Arc::clone(&gating).tell(
         (client.clone(), Arc::clone(&clock)),
-        headroom.proofs(),
+        (headroom.proofs(), evaluators.states()),
         token.clone(),
         writes.clone(),
         cancel.clone(),
@@ -261,7 +261,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
     let objects = evaluators.objects();
     let told_by = ((client.clone(), Arc::clone(&clock)), (token.clone(), leadership.clone()));
     let telling = objects.tell(
-        (gate.clone(), evaluators.states()),
+        (gate.clone(), evaluators.states(), evaluators.metrics()),
         told_by.0,
         told_by.1,
         writes.clone(),

@@ -8,8 +8,8 @@ use futures::future::BoxFuture;
 use sluice_api::{EvaluatorOnFailure, EvaluatorOtherPods};
 use sluice_controllers::evaluators::{Changed, EvaluatorObjects, InForce, Shadowed};
 use sluice_evaluators::{
-    AskedSidecar, Evaluated, EvaluatorState, Evaluators, NotEvaluated, Question, RuleEvaluator,
-    SidecarPolicy, Verdict, Who,
+    AskedSidecar, Evaluated, EvaluatorMetrics, EvaluatorState, Evaluators, NotEvaluated, Question,
+    RuleEvaluator, SidecarPolicy, Verdict, Who,
 };
 use sluice_gate::{
     Again, AskEvaluators, EvaluatorQuestion, EvaluatorsConfig, Failed, Gate, OnFailure, Price, Said,
@@ -37,7 +37,7 @@ impl ActiveEvaluators {
     /// They are in force when the list of `Evaluator`s is read: before that it is not known which sidecars are switched off.
     /// No process leads before.
     pub fn new(sidecars: Sidecars, gate: Gate) -> Self {
-        let objects = Arc::new(EvaluatorObjects::new(sidecars.names.clone()));
+        let objects = Arc::new(EvaluatorObjects::new(sidecars.names.clone(), sidecars.without_object));
         Self { sidecars, objects, gate }
     }
 
@@ -49,6 +49,11 @@ impl ActiveEvaluators {
     /// The states of the sidecars, by their places.
     pub fn states(&self) -> watch::Receiver<Vec<EvaluatorState>> {
         self.sidecars.evaluators.follow()
+    }
+
+    /// Counts and times of all of them.
+    pub fn metrics(&self) -> EvaluatorMetrics {
+        self.sidecars.evaluators.metrics().clone()
     }
 
     /// Tells of sidecars in the answer of `/readyz`.
@@ -125,7 +130,13 @@ impl ActiveEvaluators {
 /// What has only these rules asked, in the process itself; `None`: there are none.
 pub fn by_rules(rules: Vec<Arc<RuleEvaluator>>) -> Option<Arc<EvaluatorsConfig>> {
     let evaluators = Arc::new(Evaluators::new(Vec::new()));
-    let none = Sidecars { evaluators, names: Vec::new(), on_failure: OnFailure::Hold, see_other_pods: false };
+    let none = Sidecars {
+        evaluators,
+        names: Vec::new(),
+        without_object: 0,
+        on_failure: OnFailure::Hold,
+        see_other_pods: false,
+    };
     config_of(&none, InForce { rules, sidecars: Vec::new() })
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
-use sluice_evaluators::{Config, EvaluatorState, Evaluators, OtherPods};
+use sluice_evaluators::{Config, EvaluatorState, Evaluators, OtherPods, summary};
 use sluice_gate::{Gate, MOST_EVALUATORS, OnFailure, OtherPodsForm};
 use sluice_runtime::health::Checks;
 use sluice_runtime::shutdown::Tasks;
@@ -20,6 +20,10 @@ pub struct SidecarArgs {
     /// given more than once. No pod goes before each of them has answered
     #[arg(long = "evaluator", value_name = "NAME=DIRECTORY")]
     evaluators: Vec<Named>,
+    /// The same, of an evaluator that is asked as the Evaluator object of its name says, and not without it: the operator
+    /// gives it for containers that such objects name
+    #[arg(long = "evaluator-of-object", value_name = "NAME=DIRECTORY")]
+    evaluators_of_objects: Vec<Named>,
     /// What becomes of waiting pods when evaluators have not worked for ten seconds: they are held, or charged what
     /// Kubernetes counts
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = WhenBroken::Hold)]
@@ -77,6 +81,8 @@ pub struct Sidecars {
     pub evaluators: Arc<Evaluators>,
     /// Their names, in their order.
     pub names: Vec<Arc<str>>,
+    /// So many of them, the first ones, are asked without an `Evaluator` of their name too.
+    pub without_object: usize,
     /// What becomes of pods about which they do not answer, where their policies do not say it.
     pub on_failure: OnFailure,
     /// Whether the other pods of the namespace are sent to them, where their policies do not say it.
@@ -94,17 +100,17 @@ impl SidecarArgs {
     /// # Errors
     /// When two have one name or one directory, or there are too many.
     pub fn start(&self, metrics: &mut Registry) -> anyhow::Result<Sidecars> {
-        let all = &self.evaluators;
+        let all: Vec<&Named> = self.evaluators.iter().chain(&self.evaluators_of_objects).collect();
         anyhow::ensure!(
             all.len() <= MOST_EVALUATORS,
-            "--evaluator is given {} times: at most {MOST_EVALUATORS} evaluators are asked",
+            "evaluators are given {} times: at most {MOST_EVALUATORS} are asked",
             all.len()
         );
         for (place, named) in all.iter().enumerate() {
-            let is_same = |other: &&Named| other.name == named.name || other.directory == named.directory;
+            let is_same = |other: &&&Named| other.name == named.name || other.directory == named.directory;
             if let Some(other) = all.iter().take(place).find(is_same) {
-                let [one, two] = [other, named].map(|it| format!("{}={}", it.name, it.directory.display()));
-                anyhow::bail!("--evaluator {one} and {two}: each needs a name and a directory of its own");
+                let [one, two] = [*other, *named].map(|it| format!("{}={}", it.name, it.directory.display()));
+                anyhow::bail!("evaluators {one} and {two}: each needs a name and a directory of its own");
             }
         }
         let configs = all.iter().map(|named| Config::new(Arc::clone(&named.name), &named.directory));
@@ -116,7 +122,8 @@ impl SidecarArgs {
         };
         let names: Vec<_> = all.iter().map(|named| Arc::clone(&named.name)).collect();
         let see_other_pods = self.evaluator_other_pods == SentPods::Namespace;
-        Ok(Sidecars { evaluators, names, on_failure, see_other_pods })
+        let without_object = self.evaluators.len();
+        Ok(Sidecars { evaluators, names, without_object, on_failure, see_other_pods })
     }
 }
 
@@ -174,18 +181,9 @@ pub fn bit(place: usize) -> u16 {
     u32::try_from(place).ok().and_then(|place| 1u16.checked_shl(place)).unwrap_or(0)
 }
 
-fn summary(states: &[EvaluatorState]) -> String {
-    let one = |state: &EvaluatorState| match state.failure() {
-        Some(failure) => format!("{} {failure}", state.name),
-        None if state.is_ready() => format!("{} answers", state.name),
-        None => format!("{} is looked for", state.name),
-    };
-    states.iter().map(one).collect::<Vec<_>>().join("; ")
-}
-
 #[cfg(test)]
 mod tests {
-    use sluice_manifests::{AskedOfPods, InstallOptions, operand_objects};
+    use sluice_manifests::{AskedOfPods, InstallOptions, OfEvaluator, operand_objects};
 
     use super::*;
 
@@ -207,7 +205,16 @@ mod tests {
         }
     }
 
-    /// Whatever an `AAQ` names, the controller that is rendered for it starts.
+    fn args(evaluators: Vec<Named>, evaluators_of_objects: Vec<Named>) -> SidecarArgs {
+        SidecarArgs {
+            evaluators,
+            evaluators_of_objects,
+            evaluator_failure: WhenBroken::Hold,
+            evaluator_other_pods: SentPods::Namespace,
+        }
+    }
+
+    /// Whatever an `AAQ` and `Evaluator`s name, the controller that is rendered for them starts.
     #[tokio::test]
     async fn what_is_rendered_is_taken() {
         let named = |n: usize| serde_json::json!({ "name": format!("e{n}"), "image": "i" });
@@ -215,45 +222,51 @@ mod tests {
         containers[0] = serde_json::json!({});
         containers[1]["name"] = "refused-0".into();
         containers[2]["name"] = "e3".into();
-        let asked = AskedOfPods { sidecars: containers.into(), ..AskedOfPods::default() };
+        let of_object = |container: &serde_json::Value| {
+            let spec = serde_json::json!({ "sidecar": container });
+            let name = container["name"].as_str()?;
+            let is_askable = sluice_api::refused_of_evaluator(name, &spec).is_empty();
+            let container = sluice_api::sidecar_of_evaluator(name, &spec).filter(|_| is_askable)?;
+            Some(OfEvaluator { container, runs: true })
+        };
+        let of_objects = containers[..4].iter().chain(&containers[18..]).filter_map(of_object).collect();
+        containers.truncate(15);
+        let mut asked = AskedOfPods { sidecars: containers.into(), ..AskedOfPods::default() };
+        asked.find_places(of_objects);
         let objects = operand_objects(&InstallOptions::default(), &asked);
         let pods = objects.iter().filter(|it| it["metadata"]["name"] == sluice_api::names::CONTROLLER);
         let args = pods.filter_map(|it| it["spec"]["template"]["spec"]["containers"][0]["args"].as_array());
         let args: Vec<&str> = args.flatten().filter_map(serde_json::Value::as_str).collect();
-        let evaluators: Vec<Named> =
-            args.iter().filter_map(|arg| arg.strip_prefix("--evaluator=")?.parse().ok()).collect();
-        assert_eq!(evaluators.len(), MOST_EVALUATORS);
-        let args = SidecarArgs {
-            evaluators,
-            evaluator_failure: WhenBroken::Hold,
-            evaluator_other_pods: SentPods::Namespace,
+        let given = |flag: &str| -> Vec<Named> {
+            args.iter().filter_map(|arg| arg.strip_prefix(flag)?.parse().ok()).collect()
         };
-        args.start(&mut Registry::default()).unwrap();
+        let (of_aaq, of_objects) = (given("--evaluator="), given("--evaluator-of-object="));
+        assert_eq!((of_aaq.len(), of_objects.len()), (15, MOST_EVALUATORS - 15));
+        self::args(of_aaq, of_objects).start(&mut Registry::default()).unwrap();
     }
 
     #[tokio::test]
     async fn each_has_a_name_and_a_directory_of_its_own() {
         let started = |values: &[&str]| {
-            let evaluators = values.iter().map(|value| value.parse().unwrap()).collect();
-            let args = SidecarArgs {
-                evaluators,
-                evaluator_failure: WhenBroken::Hold,
-                evaluator_other_pods: SentPods::Namespace,
-            };
-            args.start(&mut Registry::default()).map(|it| it.names.len()).map_err(|error| error.to_string())
+            let mut evaluators: Vec<Named> = values.iter().map(|value| value.parse().unwrap()).collect();
+            let of_objects = evaluators.split_off(evaluators.len() / 2);
+            args(evaluators, of_objects)
+                .start(&mut Registry::default())
+                .map(|it| it.names.len())
+                .map_err(|error| error.to_string())
         };
         assert_eq!(started(&[]), Ok(0));
         assert_eq!(started(&["a=/run/a", "b=/run/b"]), Ok(2));
         for (two, said) in [
-            (["a=/run/a", "a=/run/b"], "--evaluator a=/run/a and a=/run/b"),
-            (["a=/run/a", "b=/run/a"], "--evaluator a=/run/a and b=/run/a"),
+            (["a=/run/a", "a=/run/b"], "evaluators a=/run/a and a=/run/b"),
+            (["a=/run/a", "b=/run/a"], "evaluators a=/run/a and b=/run/a"),
         ] {
             let said = format!("{said}: each needs a name and a directory of its own");
             assert_eq!(started(&two), Err(said));
         }
         let many: Vec<String> = (0..17).map(|n| format!("e{n}=/run/{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let said = "--evaluator is given 17 times: at most 16 evaluators are asked".to_owned();
+        let said = "evaluators are given 17 times: at most 16 are asked".to_owned();
         assert_eq!(started(&many), Err(said));
     }
 }

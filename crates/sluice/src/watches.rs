@@ -24,7 +24,7 @@ use sluice_index::{
 };
 use sluice_runtime::shutdown::Tasks;
 use sluice_runtime::watch::{Event, WatchHealth, WatchOptions, WentBack, watch};
-use sluice_webhook::{AaqSightings, App};
+use sluice_webhook::{AaqSightings, App, EvaluatorSightings};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -292,6 +292,7 @@ impl ControllerWatches {
 pub struct WebhookWatches {
     aaqs: WatchHealth,
     cluster_resource_quotas: WatchHealth,
+    evaluators: WatchHealth,
     headroom: HeadroomWatches,
 }
 
@@ -301,6 +302,7 @@ impl WebhookWatches {
         Self {
             aaqs: WatchHealth::new(names::AAQS),
             cluster_resource_quotas: WatchHealth::new(names::CLUSTER_RESOURCE_QUOTAS),
+            evaluators: WatchHealth::new(names::EVALUATORS),
             headroom: HeadroomWatches::new("pods (of virtual machines)"),
         }
     }
@@ -322,16 +324,22 @@ impl WebhookWatches {
         // A launcher without its label explains nothing, and its machine gets no room.
         let launchers = in_small_pages().labels(names::LAUNCHER_ROLES);
         let mut aaqs = AaqSightings::default();
+        let mut evaluators = EvaluatorSightings::default();
         // Whether the kind exists is all that is asked, so no objects are.
         let (crqs, none) = (&self.cluster_resource_quotas, format!("metadata.name={}", names::PROBE_NAME));
         tokio::try_join!(
             via.watch(&self.aaqs, all(), |event| {
                 app.set_aaq(aaqs.apply(&event));
-                app.set_targeted_by(&aaqs);
+                app.set_by(&aaqs);
                 profile.apply(&event);
             }),
             via.watch(crqs, if_installed().fields(none), |_: Event<ClusterResourceQuotaWire>| {
                 app.set_cluster_resource_quotas(crqs.is_served());
+            }),
+            via.watch(&self.evaluators, if_installed(), |event| {
+                if let Some(seen) = evaluators.apply(&event) {
+                    app.set_evaluators(&seen);
+                }
             }),
             via.watch(&kinds.pods, launchers, |event| observed.apply::<PodWire>(&event)),
             via.watch(&kinds.namespaces, all(), |event| observed.apply::<NamespaceWire>(&event)),

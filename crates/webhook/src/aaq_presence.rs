@@ -31,6 +31,12 @@ impl AaqSightings {
         }
     }
 
+    /// How many sidecars it names.
+    #[must_use]
+    pub fn sidecars(&self) -> usize {
+        self.aaqs.holding().map_or(0, |aaq| aaq.sidecars)
+    }
+
     /// Which namespaces are targeted, but for those that are `exempt`; `None` as long as that is not known.
     pub fn targeting(&self, exempt: &Arc<[NamespacePattern]>) -> Option<Targeting> {
         // The leading controller tells what is wrong with the selector.

@@ -5,6 +5,7 @@
 
 mod aaq_presence;
 pub mod endpoints;
+mod evaluator_sightings;
 mod http;
 mod review;
 mod settings;
@@ -15,5 +16,6 @@ pub use crate::http::secret_path::{SecretPath, behind};
 pub use crate::http::{App, router};
 pub use aaq_presence::AaqSightings;
 pub use endpoints::{AsyncEndpoint, AsyncEndpoints, Decision, decisions};
+pub use evaluator_sightings::{EvaluatorSightings, SeenEvaluators};
 pub use review::{Operation, PatchOp, Review, ReviewError, UserInfo, Verdict};
 pub use settings::{AaqPresence, Settings};

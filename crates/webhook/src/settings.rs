@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sluice_engine::NamespacePattern;
+use sluice_engine::quota_spec::HardEntry;
 use sluice_engine::vm::Calculator;
+use sluice_engine::{CompiledQuota, CountedBy, KeyKind, NamespacePattern, QuotaKind, warnings};
 use sluice_index::Targeting;
+
+use crate::evaluator_sightings::SeenEvaluators;
 
 /// Whether the cluster has an `AAQ` object, as far as the webhook knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +44,10 @@ pub struct Settings {
     pub aaq: AaqPresence,
     /// Whether the cluster has OpenShift's ClusterResourceQuota; `None` as long as that is not known.
     pub cluster_resource_quotas: Option<bool>,
+    /// So many sidecars, which say what pods take, the `AAQ` that holds names.
+    pub sidecars: usize,
+    /// The `Evaluator`s.
+    pub evaluators: Arc<SeenEvaluators>,
     /// Username of KubeVirt's controller; `None` as long as it is not known where KubeVirt is installed.
     pub kubevirt_controller: Option<String>,
 }
@@ -55,6 +62,20 @@ impl Settings {
             AaqPresence::Absent => Some(Calculator::default()),
             AaqPresence::Present { calculator, .. } => Some(calculator),
         }
+    }
+
+    /// The warnings about a quota. Of keys that an evaluator may charge is not said that no pod takes them.
+    #[must_use]
+    pub fn warnings(&self, kind: QuotaKind, quota: &CompiledQuota) -> Vec<String> {
+        let by = CountedBy {
+            machines: self.machines(),
+            evaluators: self.sidecars > 0 || self.evaluators.charge_any(),
+        };
+        let mut quota = quota.clone();
+        let is_charged =
+            |entry: &HardEntry| entry.kind == KeyKind::Custom && self.evaluators.charge(&entry.resource);
+        quota.entries.retain(|entry| !is_charged(entry));
+        warnings(kind, &quota, by)
     }
 
     /// How virtual machines are counted, if by what their guests have, whatever their pods take.
@@ -79,6 +100,8 @@ impl Settings {
             platform_accounts: BTreeSet::new(),
             aaq: AaqPresence::Unknown,
             cluster_resource_quotas: None,
+            sidecars: 0,
+            evaluators: Arc::default(),
             kubevirt_controller: None,
         }
     }

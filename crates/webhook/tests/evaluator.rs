@@ -3,11 +3,12 @@
 
 mod common;
 
-use common::{judge, review};
+use common::{judge, judge_with, review};
 use rstest::rstest;
 use serde_json::{Value, json};
-use sluice_webhook::Verdict;
+use sluice_index::EvaluatorWire;
 use sluice_webhook::endpoints::evaluator_validate;
+use sluice_webhook::{SeenEvaluators, Settings, Verdict};
 
 fn evaluator(spec: Value) -> Value {
     json!({
@@ -126,6 +127,54 @@ fn selectors_are_those_that_can_be_evaluated() {
 fn policies_of_sidecars_that_are_accepted(#[case] spec: Value) {
     let verdict = create(spec);
     assert_eq!((verdict.allowed, verdict.code), (true, 202), "{}", verdict.message);
+}
+
+/// Of other fields than these the schema has none, and what else cannot run it refuses.
+#[test]
+fn containers_of_sidecars_that_are_refused_and_why() {
+    let container = json!({
+        "image": "i", "args": ["-v"], "env": [{ "name": "A", "value": "a" }],
+        "resources": { "requests": { "cpu": "1" }, "limits": { "memory": "1Gi" } },
+    });
+    assert!(create(json!({ "sidecar": container })).allowed);
+    let named = |name: &str| {
+        let mut evaluator = evaluator(json!({ "sidecar": { "image": "i" } }));
+        evaluator["metadata"]["name"] = json!(name);
+        judge(evaluator_validate, &review("Evaluator", "CREATE", "admin", &evaluator, &Value::Null)).message
+    };
+    let long = "a".repeat(41);
+    let names = ["a.b", "sluice-controller", "aaq-controller", "refused-0", &long].map(named);
+    insta::assert_snapshot!(names.join("\n"), @"
+    metadata.name: it has to be 1 to 63 lower case letters, digits and hyphens
+    metadata.name: sluice-controller is the controller's own container: choose another
+    metadata.name: aaq-controller is the controller's own container: choose another
+    metadata.name: a name does not begin with refused-: choose another
+    metadata.name: it has more than 40 characters: choose another
+    ");
+}
+
+#[test]
+fn a_container_that_would_have_no_place_is_refused() {
+    let of = |name: String| -> EvaluatorWire {
+        let spec = json!({ "sidecar": { "image": "i" } });
+        serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).unwrap()
+    };
+    let verdict = |sidecars: usize, others: usize, mode: &str| {
+        let evaluators: SeenEvaluators = (0..others).map(|n| of(format!("e{n}"))).collect();
+        let settings = Settings { sidecars, evaluators: evaluators.into(), ..Settings::new("sluice-system") };
+        let spec = json!({ "mode": mode, "sidecar": { "image": "i" } });
+        let request = review("Evaluator", "CREATE", "admin", &evaluator(spec), &Value::Null);
+        judge_with(evaluator_validate, &request, &settings)
+    };
+    assert!(verdict(1, 14, "Enforce").allowed);
+    assert!(verdict(1, 15, "Off").allowed);
+    let refused = verdict(1, 15, "Enforce");
+    assert_eq!(refused.code, 403);
+    assert!(
+        refused.message.starts_with("spec.sidecar.image: 16 containers of evaluators run"),
+        "{}",
+        refused.message
+    );
 }
 
 #[test]

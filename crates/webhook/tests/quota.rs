@@ -8,9 +8,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use sluice_engine::Ungated;
 use sluice_engine::vm::Calculator;
-use sluice_index::{Targeting, read_selector};
+use sluice_index::{EvaluatorWire, Targeting, read_selector};
 use sluice_webhook::endpoints::{quota_validate, quota_validate_in};
-use sluice_webhook::{AaqPresence, Settings, Verdict};
+use sluice_webhook::{AaqPresence, SeenEvaluators, Settings, Verdict};
 
 const VALID: &str = "ApplicationAwareResourceQuota request is valid";
 
@@ -108,6 +108,33 @@ fn keys_that_nothing_counts_are_warned_about() {
     spec.hard: not enforced: cpu/vmi, requests.instances/vmi: only virtual machines take it, where KubeVirt runs and the AAQ's calculator is DedicatedVirtualResources, limit pods by requests.cpu and requests.memory
     spec.hard: not enforced: example.com/license: no pod takes it without an evaluator, an extended resource is limited by the key requests.<its name>
     ");
+}
+
+/// An evaluator may charge what no pod takes by Kubernetes' rules.
+#[test]
+fn a_key_that_an_evaluator_may_charge_is_not_called_not_enforced_and_others_are() {
+    let spec = quota(json!({"hard": {"example.com/license": "4", "example.com/other": "1", "cpu/vmi": "8"}}));
+    let request = review("ApplicationAwareResourceQuota", "CREATE", TENANT, &spec, &Value::Null);
+    let seen = |specs: &[Value]| {
+        let of = |spec: &Value| -> EvaluatorWire {
+            serde_json::from_value(json!({ "metadata": { "name": "a" }, "spec": spec })).unwrap()
+        };
+        specs.iter().map(of).collect::<SeenEvaluators>()
+    };
+    let rule = json!({ "cel": { "match": "true", "charge": { "example.com/license": "1" } } });
+    for (sidecars, evaluators, told) in [
+        (0, seen(&[]), vec!["example.com/license", "example.com/other"]),
+        (0, seen(&[rule]), vec!["example.com/other"]),
+        (0, seen(&[json!({ "sidecar": {} })]), vec![]),
+        (1, seen(&[]), vec![]),
+    ] {
+        let settings = Settings { sidecars, evaluators: evaluators.into(), ..settings() };
+        let warnings = judge_with(quota_validate, &request, &settings).warnings.join("; ");
+        let named =
+            ["example.com/license", "example.com/other"].into_iter().filter(|key| warnings.contains(key));
+        assert_eq!(named.collect::<Vec<_>>(), told, "{warnings}");
+        assert!(warnings.contains("cpu/vmi"), "{warnings}");
+    }
 }
 
 #[test]

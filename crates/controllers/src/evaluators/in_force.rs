@@ -11,7 +11,8 @@ use super::{Kind, Objects, Place};
 pub struct InForce {
     /// The rules.
     pub rules: Vec<Arc<RuleEvaluator>>,
-    /// How each sidecar is asked, by its place; `None`: it is not, for its policy is off or in the shadow, or not known yet.
+    /// How each sidecar is asked, by its place; `None`: it is not, for its policy is off, in the shadow, gone, or not known
+    /// yet.
     pub sidecars: Vec<Option<Arc<SidecarPolicy>>>,
 }
 
@@ -46,11 +47,16 @@ impl Shadowed {
 }
 
 impl InForce {
-    /// What charges pods, and what is tried in the shadow.
-    pub(super) fn of(objects: &Objects, sidecars: &[Arc<str>], most_rules: usize) -> (Self, Vec<Shadowed>) {
+    /// What charges pods, and what is tried in the shadow. The first `without_object` of the sidecars are asked without an
+    /// object of their name too.
+    pub(super) fn of(
+        objects: &Objects,
+        (sidecars, without_object): (&[Arc<str>], usize),
+        most_rules: usize,
+    ) -> (Self, Vec<Shadowed>) {
         let by_default = objects.are_all_known.then(|| Arc::new(SidecarPolicy::default()));
-        let mut in_force =
-            Self { rules: Vec::new(), sidecars: sidecars.iter().map(|_| by_default.clone()).collect() };
+        let policies = (0..sidecars.len()).map(|place| by_default.clone().filter(|_| place < without_object));
+        let mut in_force = Self { rules: Vec::new(), sidecars: policies.collect() };
         let mut shadowed = Vec::new();
         for (name, object, place) in objects.places(sidecars, most_rules) {
             match &object.kind {

@@ -141,11 +141,10 @@ impl Objects {
         let (mut left, mut shadows_left) = (most_rules, MOST_SHADOWS);
         let mut place = |name: &Arc<str>, object: &Object| {
             let is_policy = matches!(object.kind, Kind::Policy(_));
-            if is_policy && !sidecars.contains(name) {
-                return Place::NoSidecar;
-            }
             let (left, place, too_many) = match object.mode() {
+                // Its container does not run either.
                 EvaluatorMode::Off => return Place::Off,
+                _ if is_policy && !sidecars.contains(name) => return Place::NoSidecar,
                 EvaluatorMode::Enforce if is_policy => return Place::InForce,
                 EvaluatorMode::Enforce => (&mut left, Place::InForce, Place::TooMany),
                 EvaluatorMode::Shadow => (&mut shadows_left, Place::Shadow, Place::TooManyShadows),
@@ -176,30 +175,36 @@ fn read_spec(name: &str, spec: &Value) -> (Kind, Option<Result<(), Arc<str>>>) {
 pub struct EvaluatorObjects {
     /// The sidecars that are configured, by their places.
     sidecars: Vec<Arc<str>>,
+    /// So many of them, the first ones, are asked without an object of their name too.
+    without_object: usize,
     /// Most rules that are in force at a time.
     most_rules: usize,
     objects: watch::Sender<Objects>,
 }
 
 impl EvaluatorObjects {
-    /// None is known yet, so no sidecar is asked. Beside these sidecars as many rules are in force as there may be
-    /// evaluators.
+    /// None is known yet, so no sidecar is asked. The first `without_object` sidecars are asked without an object too.
+    /// Beside all of them as many rules are in force as there may be evaluators.
     #[must_use]
-    pub fn new(sidecars: Vec<Arc<str>>) -> Self {
+    pub fn new(sidecars: Vec<Arc<str>>, without_object: usize) -> Self {
         let most_rules = MOST_EVALUATORS.saturating_sub(sidecars.len());
-        Self { sidecars, most_rules, objects: watch::Sender::default() }
+        Self { sidecars, without_object, most_rules, objects: watch::Sender::default() }
     }
 
     /// None is known yet. At most so many rules are in force, and nothing is known of sidecars.
     #[must_use]
     pub fn of_rules(most_rules: usize) -> Self {
-        Self { sidecars: Vec::new(), most_rules, objects: watch::Sender::default() }
+        Self { sidecars: Vec::new(), without_object: 0, most_rules, objects: watch::Sender::default() }
     }
 
     /// What is in force now.
     #[must_use]
     pub fn in_force(&self) -> InForce {
-        InForce::of(&self.objects.borrow(), &self.sidecars, self.most_rules).0
+        self.of(&self.objects.borrow()).0
+    }
+
+    fn of(&self, objects: &Objects) -> (InForce, Vec<Shadowed>) {
+        InForce::of(objects, (&self.sidecars, self.without_object), self.most_rules)
     }
 
     /// How each sidecar is to be limited, by its place.
@@ -217,9 +222,9 @@ impl EvaluatorObjects {
     pub fn apply(&self, event: &Event<EvaluatorWire>) -> Changed {
         let mut changed = Changed::default();
         self.objects.send_if_modified(|objects| {
-            let before = InForce::of(objects, &self.sidecars, self.most_rules);
+            let before = self.of(objects);
             let is_news = objects.apply(event);
-            changed = Changed::between(before, InForce::of(objects, &self.sidecars, self.most_rules));
+            changed = Changed::between(before, self.of(objects));
             is_news
         });
         changed
@@ -309,7 +314,7 @@ mod tests {
     /// Until all objects are known, one that is switched off would be asked.
     #[test]
     fn no_sidecar_is_asked_before_it_is_known_how() {
-        let objects = EvaluatorObjects::new(vec!["a".into(), "b".into()]);
+        let objects = EvaluatorObjects::new(vec!["a".into(), "b".into()], 2);
         let asked = |in_force: &InForce| in_force.sidecars.iter().map(Option::is_some).collect::<Vec<_>>();
         assert_eq!(asked(&objects.in_force()), [false, false]);
         assert!(objects.apply(&Event::Init).enforced.is_none());
@@ -321,9 +326,23 @@ mod tests {
         assert_eq!(asked(&objects.in_force()), [false, true], "what is read again is known");
     }
 
+    /// Its container runs until the operator has taken it away: meanwhile it must not be asked about all pods.
+    #[test]
+    fn a_sidecar_that_an_object_names_is_asked_while_the_object_is_there() {
+        let objects = EvaluatorObjects::new(vec!["a".into(), "b".into()], 1);
+        let asked = |in_force: &InForce| in_force.sidecars.iter().map(Option::is_some).collect::<Vec<_>>();
+        objects.apply(&Event::Init);
+        assert_eq!(asked(&objects.apply(&Event::InitDone).enforced.unwrap()), [true, false]);
+        let policy = wire("b", 1, &json!({"sidecar": {"image": "i"}}));
+        assert_eq!(asked(&objects.apply(&Event::Apply(policy.clone())).enforced.unwrap()), [true, true]);
+        assert_eq!(asked(&objects.apply(&Event::Delete(policy)).enforced.unwrap()), [true, false]);
+        let rule = objects.apply(&Event::Apply(wire("b", 1, &charging("example.com/b")))).enforced.unwrap();
+        assert_eq!((rule.rules.len(), asked(&rule)), (1, vec![true, false]));
+    }
+
     #[test]
     fn a_policy_is_of_the_sidecar_of_its_name_and_other_limits_ask_nothing_again() {
-        let objects = EvaluatorObjects::new(vec!["a".into(), "b".into()]);
+        let objects = EvaluatorObjects::new(vec!["a".into(), "b".into()], 2);
         objects.apply(&Event::Init);
         assert!(objects.apply(&Event::InitDone).enforced.is_some());
         let by_default = objects.in_force();
@@ -336,6 +355,8 @@ mod tests {
             places.iter().find(|(known, ..)| ***known == *name).map(|(.., place)| *place)
         };
         assert_eq!(place_of("other"), Some(Place::NoSidecar));
+        written("switched-off", &json!({"mode": "Off", "sidecar": {"image": "i"}}));
+        assert_eq!(place_of("switched-off"), Some(Place::Off), "its container does not run either");
         assert!(written("b", &json!({"sidecar": {}})).enforced.is_none(), "it says nothing");
         let limited = json!({"sidecar": {"timeout": "2s", "concurrency": 9}});
         assert!(written("b", &limited).enforced.is_none());

@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
-use sluice_api::{EvaluatorShadow, EvaluatorShadowAmount, EvaluatorShadowTotal, EvaluatorStatus, names};
+use sluice_api::{
+    EvaluatorShadow, EvaluatorShadowAmount, EvaluatorShadowTotal, EvaluatorStatus, MOST_SIDECARS, names,
+    refused_of_evaluator, sidecar_of_evaluator,
+};
 use sluice_engine::Quantity;
 use sluice_evaluators::Failure;
 use sluice_gate::{MOST_SHADOWS, RuleFigures, ShadowAmount, ShadowFigures};
@@ -24,6 +27,13 @@ pub(super) struct Target<'f> {
     /// Rules that are in force at a time.
     pub(super) most: usize,
     pub(super) sidecar: Sidecar<'f>,
+    /// What 99 of 100 answers do not exceed.
+    pub(super) p99: Option<&'f str>,
+    /// What differed when the sidecar was asked the same twice.
+    pub(super) differs: Option<&'f str>,
+    pub(super) spec: &'f Value,
+    /// The sidecar of its name is not the container that it may name.
+    pub(super) has_other_container: bool,
 }
 
 /// What is known of the sidecar that an object is about.
@@ -66,8 +76,12 @@ pub(super) fn patch(object: &Object, target: Target<'_>, now: Timestamp) -> Opti
         },
     };
     let conditions = conditions(object, target, stated, now)?;
-    let status = EvaluatorStatus { observed_generation: stated.generation, conditions, ..said };
-    if status == stated.status {
+    let is_evaluated = matches!(target.place, Place::InForce | Place::Shadow);
+    let p99 = target.p99.map(str::to_owned).or_else(|| stated.status.p99.clone()).filter(|_| is_evaluated);
+    let status = EvaluatorStatus { observed_generation: stated.generation, conditions, p99, ..said };
+    // How long answers take is no reason to write.
+    let without_times = EvaluatorStatus { p99: stated.status.p99.clone(), ..status.clone() };
+    if without_times == stated.status {
         return None;
     }
     // What is absent is to go.
@@ -77,6 +91,7 @@ pub(super) fn patch(object: &Object, target: Target<'_>, now: Timestamp) -> Opti
             "observedGeneration": status.observed_generation,
             "matched": status.matched,
             "held": status.held,
+            "p99": status.p99,
             "shadow": status.shadow,
             "conditions": status.conditions,
         },
@@ -117,9 +132,12 @@ fn conditions(
 ) -> Option<Vec<Condition>> {
     let now = Timestamp::from_second(now.as_second()).ok()?;
     let consistent = object.consistent.as_ref().filter(|_| target.place != Place::Off);
+    let was_told = stated.status.conditions.iter().any(|known| known.type_ == names::CONSISTENT);
+    let is_policy = matches!(object.kind, Kind::Policy(_));
+    let of_answers = (is_policy && (target.differs.is_some() || was_told)).then(|| answers(target.differs));
     let told = [
         Some((names::READY, ready(&object.kind, target))),
-        consistent.map(|consistent| (names::CONSISTENT, agrees(consistent))),
+        consistent.map(agrees).or(of_answers).map(|says| (names::CONSISTENT, says)),
     ];
     let ours = told.into_iter().flatten().map(|(kind, (is, reason, message))| {
         let status = if is { "True" } else { "False" };
@@ -147,13 +165,7 @@ fn ready(kind: &Kind, target: Target<'_>) -> Says {
     let name = target.name;
     match (target.place, kind.fault(), target.sidecar) {
         (Place::Off, _, _) => (false, "Off", "spec.mode is Off: pods are charged as without it".to_owned()),
-        (Place::NoSidecar, _, _) => {
-            let message = format!(
-                "not in force: there is no sidecar {name}: name its container in spec.configuration.sidecarEvaluators of \
-                 the AAQ, or give the controller --evaluator={name}=DIRECTORY"
-            );
-            (false, "NoSidecar", message)
-        }
+        (Place::NoSidecar, _, _) => (false, "NoSidecar", no_sidecar(name, target.spec)),
         (Place::TooMany, _, _) => {
             let message = format!(
                 "not in force: {} older ones are, and no more can be beside the sidecars: delete one, or set its mode \
@@ -181,10 +193,35 @@ fn ready(kind: &Kind, target: Target<'_>) -> Says {
             (false, "Shadow", message)
         }
         (Place::InForce, None, _) if is_policy => {
-            (true, "InForce", "the sidecar answers, and is asked as it says".to_owned())
+            let beside = target.has_other_container && sidecar_of_evaluator(name, target.spec).is_some();
+            let beside = beside.then_some(
+                ", but it is not the one of spec.sidecar.image, for the AAQ or a flag names one of this name: remove one",
+            );
+            let message =
+                format!("the sidecar answers, and is asked as it says{}", beside.unwrap_or_default());
+            (true, "InForce", message)
         }
         (Place::InForce, None, _) => (true, "InForce", "its rule is in force".to_owned()),
     }
+}
+
+/// Why there is none, and what to do.
+fn no_sidecar(name: &str, spec: &Value) -> String {
+    if let Some(refused) = refused_of_evaluator(name, spec).first() {
+        return format!("not in force: its container may not run: {}: {}", refused.field, refused.why);
+    }
+    if sidecar_of_evaluator(name, spec).is_some() {
+        return format!(
+            "not in force yet: pods are charged as without it until its container runs beside the controller that leads: \
+             the operator adds it to the Deployment, and the conditions Progressing and Degraded of the AAQ say what \
+             keeps it from that; at most {MOST_SIDECARS} run, those of the AAQ first; without an operator add it to the \
+             controller's pod, with the flag --evaluator-of-object={name}=DIRECTORY"
+        );
+    }
+    format!(
+        "not in force: there is no sidecar {name}: name its image in spec.sidecar, or its container in \
+         spec.configuration.sidecarEvaluators of the AAQ, or give the controller --evaluator={name}=DIRECTORY"
+    )
 }
 
 fn agrees(consistent: &Result<(), Arc<str>>) -> Says {
@@ -194,229 +231,18 @@ fn agrees(consistent: &Result<(), Arc<str>>) -> Says {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    #![allow(
-        clippy::unwrap_used,
-        clippy::panic,
-        clippy::indexing_slicing,
-        reason = "a test stops at the first thing that is not as it must be"
-    )]
-
-    use super::*;
-
-    fn object(spec: &Value, status: EvaluatorStatus) -> Object {
-        let (kind, consistent) = super::super::read_spec("a", spec);
-        let stated = Stated { resource_version: Some("7".to_owned()), generation: Some(3), status };
-        Object { created: None, spec: spec.clone(), kind, consistent, stated: Some(Arc::new(stated)) }
-    }
-
-    fn good() -> Value {
-        json!({"cel": {"match": "true", "charge": {"example.com/a": "1"}}})
-    }
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
-
-    fn of(place: Place) -> Target<'static> {
-        Target { name: "a", place, figures: None, most: 16, sidecar: Sidecar::Unknown }
-    }
-
-    fn written(patch: Option<Value>) -> EvaluatorStatus {
-        serde_json::from_value(patch.unwrap()["status"].clone()).unwrap()
-    }
-
-    #[test]
-    fn each_state_is_said_once() {
-        let bad = json!({"cel": {"match": "pod.", "charge": {"example.com/a": "1"}}});
-        for (spec, place, status, reason, said) in [
-            (&good(), Place::InForce, "True", "InForce", "its rule is in force"),
-            (
-                &bad,
-                Place::InForce,
-                "False",
-                "RuleUnusable",
-                "new pods that it selects are held: spec.cel.match",
-            ),
-            (&bad, Place::Off, "False", "Off", "spec.mode is Off"),
-            (&good(), Place::TooMany, "False", "TooManyEvaluators", "not in force: 16 older ones are"),
-            (&good(), Place::TooManyShadows, "False", "TooManyEvaluators", "not evaluated: 4 older ones are"),
-            (&good(), Place::Shadow, "False", "Shadow", "evaluated and charged nowhere: "),
-            (
-                &bad,
-                Place::Shadow,
-                "False",
-                "RuleUnusable",
-                "pods that it selects would be held: spec.cel.match",
-            ),
-        ] {
-            let first = written(patch(&object(spec, EvaluatorStatus::default()), of(place), at(100)));
-            let [condition] = &first.conditions[..] else { panic!("{first:?}") };
-            assert_eq!((&*condition.status, &*condition.reason), (status, reason));
-            assert!(condition.message.starts_with(said), "{}", condition.message);
-            assert_eq!(patch(&object(spec, first), of(place), at(200)), None, "it is said already");
+/// Whether the sidecar says the same when it is asked the same.
+fn answers(differs: Option<&str>) -> Says {
+    match differs {
+        None => (true, "AnswersAgree", "it says the same when it is asked the same".to_owned()),
+        Some(how) => {
+            let message = format!(
+                "{how}: what was said first is charged; make it depend on nothing but what it is sent"
+            );
+            (false, "AnswersDiffer", message)
         }
-    }
-
-    #[test]
-    fn of_a_sidecar_is_said_whether_it_is_there_and_answers() {
-        let policy = json!({"sidecar": {}});
-        let bad = json!({"sidecar": {}, "keys": ["storage"]});
-        let absent = Failure::NotThere(sluice_evaluators::discovery::Absence::NoSocket);
-        let fails = Sidecar::Fails(&absent);
-        for (spec, place, sidecar, status, reason, said) in [
-            (
-                &policy,
-                Place::InForce,
-                Sidecar::Works,
-                "True",
-                "InForce",
-                "the sidecar answers, and is asked as it says",
-            ),
-            (
-                &policy,
-                Place::InForce,
-                fails,
-                "False",
-                "SidecarFails",
-                "the sidecar is not there: its directory holds no",
-            ),
-            (&policy, Place::Shadow, Sidecar::Works, "False", "Shadow", "evaluated and charged nowhere: "),
-            (&policy, Place::Shadow, fails, "False", "SidecarFails", "the sidecar is not there: "),
-            (
-                &bad,
-                Place::InForce,
-                fails,
-                "False",
-                "PolicyUnusable",
-                "new pods that it selects are held: spec.keys[0]: ",
-            ),
-            (
-                &policy,
-                Place::NoSidecar,
-                Sidecar::Unknown,
-                "False",
-                "NoSidecar",
-                "not in force: there is no sidecar a: name its container in spec.configuration.sidecarEvaluators",
-            ),
-            (&policy, Place::Off, Sidecar::Unknown, "False", "Off", "spec.mode is Off"),
-        ] {
-            let target = Target { sidecar, ..of(place) };
-            let first = written(patch(&object(spec, EvaluatorStatus::default()), target, at(100)));
-            let [condition] = &first.conditions[..] else { panic!("{first:?}") };
-            assert_eq!((&*condition.status, &*condition.reason), (status, reason));
-            assert!(condition.message.starts_with(said), "{}", condition.message);
-            assert_eq!(patch(&object(spec, first.clone()), target, at(200)), None, "it is said already");
-            if [Place::InForce, Place::Shadow].contains(&place) {
-                let unknown = Target { sidecar: Sidecar::Unknown, ..target };
-                assert_eq!(
-                    patch(&object(spec, first), unknown, at(200)),
-                    None,
-                    "another leader does not know it yet"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn since_when_it_is_so_stays() {
-        let first = written(patch(&object(&good(), EvaluatorStatus::default()), of(Place::Off), at(100)));
-        let known = object(&good(), first);
-        let since = |place| written(patch(&known, of(place), at(200))).conditions[0].last_transition_time.0;
-        assert_eq!((since(Place::TooMany), since(Place::InForce)), (at(100), at(200)));
-    }
-
-    #[test]
-    fn figures_are_told_while_the_rule_is_in_force() {
-        let some = RuleFigures { matched: 12, held: 3, shadow: None };
-        let in_force = Target { figures: Some(&some), ..of(Place::InForce) };
-        let first = written(patch(&object(&good(), EvaluatorStatus::default()), in_force, at(100)));
-        assert_eq!((first.matched, first.held), (Some(12), Some(3)));
-        let known = object(&good(), first);
-        assert_eq!(patch(&known, in_force, at(200)), None, "nothing is written where nothing has changed");
-        assert_eq!(patch(&known, of(Place::InForce), at(200)), None, "another leader does not know them yet");
-        let off = patch(&known, Target { place: Place::Off, ..in_force }, at(200)).unwrap();
-        assert_eq!((&off["status"]["matched"], &off["status"]["held"]), (&Value::Null, &Value::Null));
-    }
-
-    #[test]
-    fn what_a_rule_in_the_shadow_would_charge_is_told_while_it_is_there() {
-        let quantity = |text: &str| Quantity::parse(text).unwrap();
-        let name: Arc<str> = "licences".into();
-        let amount = |namespace: &str| ShadowAmount {
-            namespace: namespace.into(),
-            quota: sluice_gate::QuotaName {
-                kind: sluice_engine::QuotaKind::Namespace,
-                name: Arc::clone(&name),
-            },
-            key: "example.com/a".to_owned(),
-            hard: quantity("10"),
-            used: quantity("0"),
-            enforced: quantity("12"),
-        };
-        let shadow = ShadowFigures {
-            held: 2,
-            total: vec![("requests.cpu".to_owned(), quantity("-1500m"))],
-            differences: 40,
-            largest: vec![amount("team"), amount("")],
-        };
-        let figures = RuleFigures { matched: 12, held: 0, shadow: Some(shadow) };
-        let target = Target { figures: Some(&figures), ..of(Place::Shadow) };
-        let patch_of = |status, target| patch(&object(&good(), status), target, at(100));
-        let first = patch_of(EvaluatorStatus::default(), target).unwrap();
-        let (of_team, of_cluster) = (json!({"namespace": "team"}), json!({}));
-        let amounts = [of_team, of_cluster].map(|mut amount| {
-            let fields = json!({"quota": "licences", "key": "example.com/a", "hard": "10", "used": "0", "enforced": "12"});
-            amount.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-            amount
-        });
-        assert_eq!(
-            first["status"]["shadow"],
-            json!({
-                "held": 2, "differences": 40, "total": [{"key": "requests.cpu", "change": "-1500m"}], "largest": amounts,
-            })
-        );
-        assert_eq!((&first["status"]["matched"], &first["status"]["held"]), (&json!(12), &Value::Null));
-        let first = written(Some(first));
-        assert_eq!(patch_of(first.clone(), target), None, "it is said already");
-        assert_eq!(patch_of(first.clone(), of(Place::Shadow)), None, "another leader does not know it yet");
-        for place in [Place::InForce, Place::Off] {
-            assert_eq!(patch_of(first.clone(), of(place)).unwrap()["status"]["shadow"], Value::Null);
-        }
-    }
-
-    #[test]
-    fn examples_that_the_rule_contradicts_are_told() {
-        let container = json!({ "name": "a", "resources": { "requests": { "cpu": "1500m" } } });
-        let with = |charge: &str| {
-            let example = json!({ "pod": { "spec": { "containers": [container] } }, "charge": { "example.com/a": charge } });
-            json!({"cel": good()["cel"], "examples": [example]})
-        };
-        for (charge, status, reason, said) in [
-            ("1", "True", "ExamplesHold", "the rule says of its examples what they say"),
-            (
-                "2",
-                "False",
-                "ExampleContradicted",
-                "spec.examples[0].charge: the rule says example.com/a=1, the example says example.com/a=2: correct \
-                 one of them",
-            ),
-        ] {
-            let object = object(&with(charge), EvaluatorStatus::default());
-            let first = written(patch(&object, of(Place::InForce), at(100)));
-            let condition = first.conditions.iter().find(|it| it.type_ == names::CONSISTENT).unwrap();
-            assert_eq!((&*condition.status, &*condition.reason, &*condition.message), (status, reason, said));
-        }
-    }
-
-    #[test]
-    fn conditions_of_others_stay() {
-        let mut status =
-            written(patch(&object(&good(), EvaluatorStatus::default()), of(Place::InForce), at(100)));
-        status.conditions[0].type_ = "Theirs".to_owned();
-        let both = written(patch(&object(&good(), status), of(Place::InForce), at(100)));
-        let kinds: Vec<_> = both.conditions.iter().map(|condition| &*condition.type_).collect();
-        assert_eq!(kinds, ["Theirs", "Ready"]);
     }
 }
+
+#[cfg(test)]
+mod tests;

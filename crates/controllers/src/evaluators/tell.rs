@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::Client;
 use serde_json::Value;
 use sluice_api::{Evaluator, names};
-use sluice_evaluators::EvaluatorState;
+use sluice_evaluators::{EvaluatorMetrics, EvaluatorState};
 use sluice_gate::{Gate, RuleFigures};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use sluice_runtime::clock::ServerClock;
@@ -36,7 +36,7 @@ impl EvaluatorObjects {
     /// sidecars, by their places.
     pub async fn tell(
         self: Arc<Self>,
-        (gate, mut states): (Gate, watch::Receiver<Vec<EvaluatorState>>),
+        (gate, mut states, metrics): (Gate, watch::Receiver<Vec<EvaluatorState>>, EvaluatorMetrics),
         (client, clock): (Client, Arc<ServerClock>),
         (token, mut leadership): (WriteToken, watch::Receiver<Leadership>),
         writes: ApiWrites,
@@ -49,7 +49,7 @@ impl EvaluatorObjects {
         let mut figures = None;
         let telling = async {
             loop {
-                let patches = self.patches(&mut changed, &mut states, figures.as_ref(), &clock);
+                let patches = self.patches(&mut changed, &mut states, (figures.as_ref(), &metrics), &clock);
                 if !patches.is_empty() && token.is_held() {
                     let mut failed = false;
                     for (name, patch) in patches {
@@ -87,7 +87,7 @@ impl EvaluatorObjects {
         &self,
         changed: &mut watch::Receiver<super::Objects>,
         states: &mut watch::Receiver<Vec<EvaluatorState>>,
-        figures: Option<&Figures>,
+        (figures, metrics): (Option<&Figures>, &EvaluatorMetrics),
         clock: &ServerClock,
     ) -> Vec<(Arc<str>, Value)> {
         let objects = changed.borrow_and_update();
@@ -108,9 +108,16 @@ impl EvaluatorObjects {
         let patched = objects.places(&self.sidecars, self.most_rules).into_iter().filter_map(
             |(name, object, place)| {
                 let of_rule = figures.map(|figures| figures.get(name).cloned().unwrap_or_default());
+                let p99 = metrics.p99(name);
+                let at = self.sidecars.iter().position(|sidecar| sidecar == name);
+                let differs = at.and_then(|at| states.get(at)?.differs.as_deref());
                 let target = Target {
                     name,
                     place,
+                    p99: p99.as_deref(),
+                    differs,
+                    spec: &object.spec,
+                    has_other_container: at.is_some_and(|at| at < self.without_object),
                     figures: of_rule.as_ref(),
                     most: self.most_rules,
                     sidecar: sidecar_of(name, object),

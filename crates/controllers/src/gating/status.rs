@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sluice_api::{AaqStatus, Pause, PauseError, names};
+use sluice_evaluators::{EvaluatorState, summary};
 use sluice_index::Stated;
 
 use super::aaqs::InForce;
@@ -10,12 +11,23 @@ use super::probe::{Gates, LastWord};
 use super::report::Findings;
 use sluice_api::aaq_conditions::{Said, merged};
 
+/// What else is said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Facts<'f> {
+    /// How virtual machines are counted; `None`: it is not known.
+    pub(super) machines: Option<&'f InForce>,
+    /// Why no head-room is given.
+    pub(super) unproven: Option<&'f str>,
+    /// The sidecars of this process.
+    pub(super) sidecars: &'f [EvaluatorState],
+}
+
 /// The merge patch that brings the controller's conditions up to date; `None` if they are, or while nothing is known. All
 /// else in the status is the operator's.
 pub(super) fn patch(
     aaq: &Stated<AaqStatus>,
     findings: &Findings,
-    (machines, unproven): (Option<&InForce>, Option<&str>),
+    facts: Facts<'_>,
     pause: &Result<Option<Pause>, PauseError>,
     now: Timestamp,
 ) -> Option<Value> {
@@ -23,11 +35,14 @@ pub(super) fn patch(
         return None;
     }
     let old = aaq.status.conditions.as_deref().unwrap_or_default();
-    let stated = [said(findings)].into_iter().chain(machines.map(said_of_machines));
-    // Who was never paused has no such condition.
-    let is_told = pause != &Ok(None) || old.iter().any(|condition| condition.type_ == names::PAUSED);
-    let paused = is_told.then(|| said_of_pause(pause));
-    let wanted = merged(old, stated.chain([said_of_headroom(unproven)]).chain(paused), now);
+    let stated = [said(findings)].into_iter().chain(facts.machines.map(said_of_machines));
+    let was_told = |kind: &str| old.iter().any(|condition| condition.type_ == kind);
+    // Who was never paused has no such condition, and neither has who has no sidecars.
+    let paused = (pause != &Ok(None) || was_told(names::PAUSED)).then(|| said_of_pause(pause));
+    let has_sidecars = !facts.sidecars.is_empty() || was_told(names::EVALUATORS_ANSWER);
+    let sidecars = has_sidecars.then(|| said_of_sidecars(facts.sidecars));
+    let further = [said_of_headroom(facts.unproven)].into_iter().chain(paused).chain(sidecars);
+    let wanted = merged(old, stated.chain(further), now);
     (wanted != old).then(|| {
         json!({
             "metadata": { "resourceVersion": aaq.resource_version },
@@ -70,6 +85,19 @@ fn said_of_pause(pause: &Result<Option<Pause>, PauseError>) -> Said {
     Said::new(names::PAUSED, status, reason, message)
 }
 
+/// Which sidecars answer the process that leads.
+fn said_of_sidecars(sidecars: &[EvaluatorState]) -> Said {
+    let is_failing = sidecars.iter().any(|sidecar| sidecar.failure().is_some());
+    let (status, reason) = match sidecars {
+        [] => ("True", "NoSidecars"),
+        _ if is_failing => ("False", "SidecarFails"),
+        sidecars if sidecars.iter().all(EvaluatorState::is_ready) => ("True", "SidecarsAnswer"),
+        _ => ("Unknown", "NotKnown"),
+    };
+    let message = if sidecars.is_empty() { "there are none".to_owned() } else { summary(sidecars) };
+    Said::new(names::EVALUATORS_ANSWER, status, reason, message)
+}
+
 /// Whether live migrations may get head-room in native quotas: it is given where the admission policies are proven at each
 /// API server.
 fn said_of_headroom(unproven: Option<&str>) -> Said {
@@ -91,6 +119,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use sluice_api::{AAQ, AaqCondition};
     use sluice_engine::vm::Calculator;
+    use sluice_evaluators::discovery::Absence;
     use sluice_index::{Aaqs, Watched as _};
     use sluice_manifests::Gating;
 
@@ -113,7 +142,7 @@ mod tests {
     fn patch_of(aaq: &AAQ, findings: &Findings, now: Timestamp) -> Option<Value> {
         let mut aaqs = Aaqs::default();
         aaqs.upsert(&serde_json::from_value(serde_json::to_value(aaq).unwrap()).unwrap());
-        patch(aaqs.holding().unwrap().stated.as_ref().unwrap(), findings, (None, None), &Ok(None), now)
+        patch(aaqs.holding().unwrap().stated.as_ref().unwrap(), findings, Facts::default(), &Ok(None), now)
     }
 
     fn patched(aaq: &AAQ, patch: &Value) -> AAQ {
@@ -187,12 +216,55 @@ mod tests {
             aaqs.upsert(&serde_json::from_value(serde_json::to_value(&aaq).unwrap()).unwrap());
             let stated = aaqs.holding().unwrap().stated.clone().unwrap();
             let good = findings(&[Gates::Policy]);
-            aaq = patched(&aaq, &patch(&stated, &good, (None, None), &pause, at(second)).unwrap());
+            aaq = patched(&aaq, &patch(&stated, &good, Facts::default(), &pause, at(second)).unwrap());
             said.extend(shown(&aaq).into_iter().filter(|condition| condition[0] == names::PAUSED));
         }
         let expected = [["True", "Paused"], ["False", "NotPaused"], ["False", "PauseIgnored"]]
             .map(|[a, b]| ["Paused", a, b]);
         assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn which_sidecars_answer_is_said_where_there_are_some() {
+        let state = |name: &str, presence| EvaluatorState {
+            name: name.into(),
+            presence,
+            breaker: None,
+            differs: None,
+        };
+        let (works, unknown) = (state("a", Some(Ok(1))), state("b", None));
+        let absent = state("b", Some(Err(Absence::NoSocket)));
+        let mut aaq = AAQ::new("aaq", sluice_api::AaqSpec::default());
+        let mut told = Vec::new();
+        for (second, sidecars) in [
+            (1, vec![]),
+            (2, vec![works.clone(), unknown]),
+            (3, vec![works.clone(), absent]),
+            (4, vec![works, state("b", Some(Ok(1)))]),
+            (5, vec![]),
+        ] {
+            let mut aaqs = Aaqs::default();
+            aaqs.upsert(&serde_json::from_value(serde_json::to_value(&aaq).unwrap()).unwrap());
+            let stated = aaqs.holding().unwrap().stated.clone().unwrap();
+            let facts = Facts { sidecars: &sidecars, ..Facts::default() };
+            aaq = patched(
+                &aaq,
+                &patch(&stated, &findings(&[Gates::Policy]), facts, &Ok(None), at(second)).unwrap(),
+            );
+            let conditions = aaq.status.clone().unwrap().conditions.unwrap();
+            let of = conditions.iter().find(|it| it.type_ == names::EVALUATORS_ANSWER);
+            told.push(of.map(|of| {
+                format!("{} {}: {}", of.status, of.reason.clone().unwrap(), of.message.clone().unwrap())
+            }));
+        }
+        let expected = [
+            "Unknown NotKnown: a answers; b is looked for",
+            "False SidecarFails: a answers; b is not there: its directory holds no socket, see whether its container runs",
+            "True SidecarsAnswer: a answers; b answers",
+            "True NoSidecars: there are none",
+        ];
+        let expected: Vec<_> = [None].into_iter().chain(expected.map(|it| Some(it.to_owned()))).collect();
+        assert_eq!(told, expected);
     }
 
     #[test]
@@ -204,11 +276,11 @@ mod tests {
         {
             let calculator = Calculator::from_name(calculator).unwrap();
             let in_force = InForce { calculator, message: "words".to_owned() };
+            let facts = Facts { machines: Some(&in_force), ..Facts::default() };
             let mut aaqs = Aaqs::default();
             aaqs.upsert(&serde_json::from_value(serde_json::to_value(&aaq).unwrap()).unwrap());
             let stated = aaqs.holding().unwrap().stated.clone().unwrap();
-            let Some(patch) =
-                patch(&stated, &findings(&[Gates::Policy]), (Some(&in_force), None), &Ok(None), at(second))
+            let Some(patch) = patch(&stated, &findings(&[Gates::Policy]), facts, &Ok(None), at(second))
             else {
                 told.push("nothing".to_owned());
                 continue;

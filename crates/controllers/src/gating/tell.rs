@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
 use sluice_api::{AAQ, names};
+use sluice_evaluators::EvaluatorState;
 use sluice_index::{AaqRecord, AaqWire};
 use sluice_runtime::clock::ServerClock;
 use sluice_runtime::lease::WriteToken;
@@ -21,7 +22,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::GatingWatch;
-use super::status::patch;
+use super::status::{Facts, patch};
 
 /// After writes, so that another writer of the same fields is not answered at its own speed.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -40,14 +41,14 @@ impl GatingWatch {
         self.aaqs.send_if_modified(|aaqs| aaqs.apply(event));
     }
 
-    /// Writes who gates pods, how virtual machines are counted, and whether head-room is given (`proofs`: why not), into the
-    /// status of each `AAQ`: when one changes, and each time that API servers were asked.
+    /// Writes who gates pods, how virtual machines are counted, whether head-room is given (`proofs`: why not), and which
+    /// `sidecars` answer, into the status of each `AAQ`: when one changes, and each time that API servers were asked.
     /// What could not be written is tried again then. Pauses begin and end by the API server's clock, as they do for the
     /// gate.
     pub async fn tell(
         self: Arc<Self>,
         (client, clock): (Client, Arc<ServerClock>),
-        mut proofs: watch::Receiver<Option<Arc<str>>>,
+        (mut proofs, mut sidecars): (watch::Receiver<Option<Arc<str>>>, watch::Receiver<Vec<EvaluatorState>>),
         token: WriteToken,
         writes: ApiWrites,
         cancel: CancellationToken,
@@ -58,13 +59,15 @@ impl GatingWatch {
             loop {
                 let (now, findings) = (Timestamp::now(), self.findings());
                 let unproven = proofs.borrow_and_update().clone();
+                let states = sidecars.borrow_and_update().clone();
                 let (patches, end): (Vec<(Arc<str>, Value)>, _) = {
                     let aaqs = changed.borrow_and_update();
                     let (in_force, pause) = (aaqs.in_force(), aaqs.pause(clock.reckoned()));
                     let wanted = |aaq: &Arc<AaqRecord>| {
                         let stated = aaq.stated.as_ref()?;
-                        let said = (in_force.as_ref(), unproven.as_deref());
-                        let patch = patch(stated, &findings, said, &pause, now)?;
+                        let (machines, unproven) = (in_force.as_ref(), unproven.as_deref());
+                        let facts = Facts { machines, unproven, sidecars: &states };
+                        let patch = patch(stated, &findings, facts, &pause, now)?;
                         Some((Arc::clone(&aaq.name), patch))
                     };
                     let patches = aaqs.all().iter().filter_map(wanted).collect();
@@ -80,6 +83,7 @@ impl GatingWatch {
                     changed = changed.changed() => changed.is_err(),
                     asked = asked.changed() => asked.is_err(),
                     proven = proofs.changed() => proven.is_err(),
+                    Ok(()) = sidecars.changed() => false,
                     () = until(end, &clock) => false,
                 };
                 if ended {

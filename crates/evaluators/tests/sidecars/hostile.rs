@@ -2,7 +2,8 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
@@ -12,13 +13,15 @@ use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use sluice_evaluator_sdk::protocol::{
     HEALTH_CHECK, HealthCheckResponse, PodUsageResponse, ResourceList, frame,
 };
-use sluice_evaluators::{Evaluators, Failure, Verdict};
+use sluice_evaluators::{Config, Evaluators, Failure, Verdict};
 use tokio::net::UnixListener;
 
-use crate::sidecar::{evaluators, question, until_ready};
+use crate::sidecar::{PATIENCE, config, question, until, until_ready};
 
 type Body = BoxBody<Bytes, Infallible>;
 
@@ -40,6 +43,14 @@ fn whole(body: impl Into<Bytes>) -> Response<Body> {
 /// A healthy evaluator that answers each question like this; a pod named `good` gets a good answer.
 async fn evaluator(
     answer: impl Fn() -> Response<Body> + Send + Sync + 'static,
+) -> (Evaluators, tempfile::TempDir) {
+    evaluator_repeating(answer, PATIENCE).await
+}
+
+/// The same, of which an answer is asked for once more so often.
+async fn evaluator_repeating(
+    answer: impl Fn() -> Response<Body> + Send + Sync + 'static,
+    repeat_every: Duration,
 ) -> (Evaluators, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(directory.path().join("s.sock")).unwrap();
@@ -70,7 +81,7 @@ async fn evaluator(
             tokio::spawn(server.serve_connection(TokioIo::new(stream), service));
         }
     });
-    let evaluators = evaluators(directory.path());
+    let evaluators = Evaluators::new(vec![Config { repeat_every, ..config(directory.path()) }]);
     until_ready(&evaluators).await;
     (evaluators, directory)
 }
@@ -121,6 +132,46 @@ async fn answers_that_are_no_answers() {
     assert_eq!(told(teapot).await, unreadable("it answers with HTTP status 418"));
     let cut = || response(Full::new(Bytes::from_static(b"\0\0\0\0\0")).boxed());
     assert_eq!(told(cut).await, unreadable("its answer ends without grpc-status"));
+}
+
+/// One that says something else each time: found by asking the same twice, and told with both. Whoever asks gets one answer
+/// to each question, so a charge stays what it was.
+#[tokio::test]
+async fn answers_that_differ_are_told_and_their_end_is() {
+    let (asked, is_honest) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+    let honest = is_honest.clone();
+    let alternating = move || {
+        let number = if honest.load(Ordering::SeqCst) { 0 } else { asked.fetch_add(1, Ordering::SeqCst) % 2 };
+        whole(frame(&PodUsageResponse {
+            resource_list: Some(ResourceList {
+                resource_list_json: format!(r#"{{"cpu":{}}}"#, number + 1).into(),
+            }),
+            r#match: true,
+            error: None,
+        }))
+    };
+    let (evaluators, _directory) = evaluator_repeating(alternating, Duration::ZERO).await;
+    assert!(evaluators.ask(question("a")).await.is_ok());
+    let state = until(&evaluators, |state| state.differs.is_some()).await;
+    let said = "it was asked the same about a pod of namespace t twice, and said ";
+    let differs = state.differs.unwrap();
+    assert!(differs.starts_with(said) && differs.contains("requests.cpu=2"), "{differs}");
+    let mut registry = Registry::default();
+    evaluators.metrics().register(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    assert!(text.contains(r#"evaluator_inconsistent_answers_total{evaluator="label"} "#), "{text}");
+
+    is_honest.store(true, Ordering::SeqCst);
+    let asking = async {
+        loop {
+            assert!(evaluators.ask(question("a")).await.is_ok());
+        }
+    };
+    tokio::select! {
+        _ = until(&evaluators, |state| state.differs.is_none()) => {}
+        () = asking => {}
+    }
 }
 
 #[tokio::test]

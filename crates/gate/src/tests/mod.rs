@@ -1,5 +1,6 @@
 //! The gate against a server in memory whose only job is to be late, to fail and to be read stale.
 
+mod alternating;
 mod answers;
 mod asking;
 mod audit;

@@ -125,6 +125,8 @@ pub struct Aaq {
     pub cluster_quotas: bool,
     /// How virtual machines are counted.
     pub calculator: Calculator,
+    /// So many programs are to say what pods take.
+    pub sidecars: usize,
     /// `spec.tlsSecurityProfile`, for [`sluice_api::TlsOffer::of`].
     pub tls_profile: Value,
     /// The operator has made it, and any other holds before it ([`sluice_api::is_placeholder`]).
@@ -173,6 +175,7 @@ impl Indexed for Aaqs {
             selector: wire.spec.namespace_selector.clone(),
             cluster_quotas: wire.spec.cluster_quotas(),
             calculator: wire.spec.calculator(),
+            sidecars: wire.spec.sidecars(),
             tls_profile: wire.spec.tls_security_profile.clone(),
             gives_way: is_placeholder(
                 wire.metadata.name.as_deref(),

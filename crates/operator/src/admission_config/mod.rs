@@ -26,6 +26,7 @@ mod writers;
 use std::time::Duration;
 
 use kube::Client;
+use sluice_api::names;
 use sluice_manifests::{InstallOptions, admission_policies};
 use sluice_runtime::backoff::{Backoff, process_seed};
 use tokio::sync::watch;
@@ -38,6 +39,7 @@ use crate::presence::{Presence, Removal};
 use crate::troubles::AdmissionTroubles;
 pub use metrics::AdmissionMetrics;
 use observe::{Kind, Sources, World};
+use plan::Plan;
 use upkeep::Upkeep;
 
 /// How long an API server is given to put a changed admission policy in force, which takes it up to a second. A bound and no
@@ -100,6 +102,7 @@ async fn keep(
         world.upkeep = Upkeep::of(&presence.borrow_and_update(), &removal.borrow_and_update());
         let (mut failed, mut selected, mut again) = (false, false, None);
         let plan = plan::plan(&world, options);
+        let guards_containers = guards_containers(&world, &plan);
         for step in plan.steps {
             // What is planned anew comes soon.
             if presence.has_changed().unwrap_or(true) || removal.has_changed().unwrap_or(true) {
@@ -125,7 +128,8 @@ async fn keep(
         }
         let (contested, over) = fought_over(&pace, Instant::now());
         again = again.into_iter().chain(over).min();
-        tell(troubles, AdmissionTroubles { withheld: plan.withheld, left: plan.left, contested });
+        let (withheld, left) = (plan.withheld, plan.left);
+        tell(troubles, AdmissionTroubles { withheld, left, contested, guards_containers });
         if selected {
             tokio::time::sleep(FOLLOWED).await;
         }
@@ -151,6 +155,15 @@ async fn keep(
             return Ok(());
         }
     }
+}
+
+/// Whether the policy of containers of `Evaluator`s and its binding are there, and nothing has to be done about them.
+fn guards_containers(world: &World, plan: &Plan) -> bool {
+    let (name, mutates) = (names::EVALUATOR_POLICY, false);
+    let is_there = |kind: &Kind| world.fixed.get(kind).is_some_and(Option::is_some);
+    let is_planned = |kind: &Kind| plan.steps.iter().any(|step| step.kind() == *kind);
+    let both = [Kind::Policy { name, mutates }, Kind::Binding { name, mutates }];
+    world.installed && both.iter().all(|kind| is_there(kind) && !is_planned(kind))
 }
 
 /// A sentence for each object that another client insists on, and when the first of them is over.

@@ -102,6 +102,14 @@ pub(super) async fn apply(client: &Client, namespace: &str, write: &Write) -> ku
     send(client, request, DEADLINE).await?.check()
 }
 
+/// Whether the API server would take it: a dry run.
+pub(super) async fn try_out(client: &Client, namespace: &str, write: &Write) -> bool {
+    let Target::Operand(operand) = &write.target else { return false };
+    let params = PatchParams::apply(names::OPERATOR).force().dry_run();
+    let (api, body) = (api(client, namespace, operand), Patch::Apply(&write.body));
+    with_deadline(DEADLINE, api.patch(&operand.name, &params, &body)).await.is_ok()
+}
+
 fn api(client: &Client, namespace: &str, operand: &Operand) -> Api<DynamicObject> {
     let resource = operand.kind.resource();
     if operand.kind.is_namespaced() {

@@ -21,6 +21,8 @@ pub(super) struct Live {
     /// Which version of the operator has written it last.
     pub(super) writer: Option<String>,
     pub(super) rollout: Rollout,
+    /// Why pods of a Deployment are not made: a sentence without what changes at each try.
+    pub(super) not_made: Option<String>,
 }
 
 /// Pods of a Deployment.
@@ -64,6 +66,7 @@ impl Live {
                 .map(|manager| (manager.manager.clone().unwrap_or_default(), fields(manager)))
                 .collect(),
             rollout,
+            not_made: not_made(&status),
         }
     }
 }
@@ -75,6 +78,19 @@ fn is_ours(manager: &ManagedFieldsEntry) -> bool {
 
 fn fields(manager: ManagedFieldsEntry) -> Value {
     manager.fields_v1.map(|fields| fields.0).unwrap_or_default()
+}
+
+/// As the API server has refused a pod, without its name.
+fn not_made(status: &Value) -> Option<String> {
+    let text = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).map(str::to_owned);
+    let fails = |condition: &&Value| {
+        text(condition, "type").as_deref() == Some("ReplicaFailure")
+            && text(condition, "status").as_deref() == Some("True")
+    };
+    let message =
+        text(status.get("conditions")?.as_array()?.iter().find(fails)?, "message").unwrap_or_default();
+    let why = message.split_once("\" ").map_or(&*message, |(_, why)| why);
+    Some(format!("a new pod {why}"))
 }
 
 fn rollout(metadata: &ObjectMeta, spec: &Value, status: &Value) -> Rollout {

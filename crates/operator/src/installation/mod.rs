@@ -14,15 +14,19 @@ mod apply;
 mod asked;
 mod comparison;
 mod contest;
+mod evaluators;
 mod existence;
 mod existence_loop;
 mod finalizer;
 mod in_force;
 mod kind;
+mod left_out;
 mod live;
+mod named;
 mod observe;
 mod operands;
 mod phase_events;
+mod pods;
 mod state;
 mod status;
 #[cfg(test)]
@@ -53,6 +57,8 @@ pub use asked::{Asked, follow_asked};
 
 use apply::{Target, Write};
 use contest::Contests;
+use kind::{Kind, Operand};
+use left_out::{LeftOut, is_refusal};
 use observe::{Sources, World};
 use state::Troubles;
 
@@ -152,6 +158,8 @@ struct Writer {
     rested_on: BTreeMap<Target, (String, Instant)>,
     /// By operand, why the API server did not take the last write.
     refused: BTreeMap<Target, String>,
+    /// Containers of `Evaluator`s that it does not take.
+    left_out: LeftOut,
     contests: Contests,
     pace: Pace<Target>,
     backoff: Backoff,
@@ -161,8 +169,8 @@ impl Writer {
     fn new(client: Client, settings: InstallationSettings, events: Recorder) -> Self {
         let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60), process_seed());
         let (rested_on, refused) = (BTreeMap::new(), BTreeMap::new());
-        let (contests, pace) = (Contests::default(), Pace::default());
-        Self { client, settings, events, rested_on, refused, contests, pace, backoff }
+        let (contests, pace, left_out) = (Contests::default(), Pace::default(), LeftOut::default());
+        Self { client, settings, events, rested_on, refused, left_out, contests, pace, backoff }
     }
 
     /// None where no `AAQ` installs. Those that are there are removed by another loop then, and what is made after that is
@@ -178,7 +186,12 @@ impl Writer {
         {
             self.events.report(report);
         }
-        operands::plan(world, &self.settings.options, self.settings.version())
+        self.left_out.keep(Instant::now());
+        self.plan_without(world, &self.left_out)
+    }
+
+    fn plan_without(&self, world: &World, left_out: &LeftOut) -> operands::Plan {
+        operands::plan(world, &self.settings.options, self.settings.version(), left_out)
     }
 
     /// Writes what has to be written now. Returns when to look again although nothing was seen to change.
@@ -201,10 +214,12 @@ impl Writer {
                 .map(|(target, why)| format!("{target} could not be written: {why}"))
                 .collect(),
             contested: self.contests.told().into_iter().chain(world.admission.contested.clone()).collect(),
+            evaluators: plan.evaluators,
         };
         let statuses = status::plan(world, &troubles, &self.settings, Timestamp::now());
         again = again.into_iter().chain(self.write_all(world, statuses, may_write).await?).min();
-        Ok(again.into_iter().chain(self.contests.over(&self.pace, Instant::now())).min())
+        let over = self.contests.over(&self.pace, Instant::now()).into_iter().chain(self.left_out.over());
+        Ok(again.into_iter().chain(over).min())
     }
 
     async fn write_all(
@@ -259,8 +274,11 @@ impl Writer {
             }
             // The watch tells of what is there now.
             Some(Failure::Conflict | Failure::NotFound) => {}
-            Some(_) => {
+            Some(failure) => {
                 let error = error.map(|error| error.to_string()).unwrap_or_default();
+                if is_refusal(&failure) && self.leaves_out(world, &write.target, &error).await {
+                    return false;
+                }
                 tracing::warn!(object = %write.target, %error, "installation not put right; trying again");
                 if matches!(write.target, Target::Operand(_)) {
                     self.refused.insert(write.target, error);
@@ -271,6 +289,42 @@ impl Writer {
         self.refused.remove(&write.target);
         self.rested_on.insert(write.target, (write.rests_on, Instant::now()));
         true
+    }
+}
+
+impl Writer {
+    /// Whether containers of `Evaluator`s are why the API server refuses what was planned for `target`: without them it
+    /// would take it. Those with each of which it does not are left out from then on.
+    async fn leaves_out(&mut self, world: &World, target: &Target, error: &str) -> bool {
+        let [controller, _] = world.deployment_names();
+        if *target != Target::Operand(Operand::new(Kind::Deployment, controller)) {
+            return false;
+        }
+        let asked = operands::asked(world, &self.left_out).map(|(asked, _)| asked.of_evaluators);
+        let running = asked.into_iter().flatten().filter(|it| it.runs);
+        let containers: Vec<_> = running.map(|it| it.container).collect();
+        let mut without = self.left_out.with(&containers, error, Instant::now());
+        if containers.is_empty() || !self.is_taken(world, target, &without).await {
+            return false;
+        }
+        for container in &containers {
+            let fewer = without.but(container);
+            if self.is_taken(world, target, &fewer).await {
+                without = fewer;
+            }
+        }
+        tracing::warn!(%error, "containers of Evaluators are left out");
+        self.left_out = without;
+        true
+    }
+
+    async fn is_taken(&self, world: &World, target: &Target, without: &LeftOut) -> bool {
+        let writes = self.plan_without(world, without).writes;
+        match writes.iter().find(|write| write.target == *target) {
+            Some(write) => apply::try_out(&self.client, &self.settings.options.namespace, write).await,
+            // It is as it would be.
+            None => true,
+        }
     }
 }
 

@@ -23,13 +23,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::kind::{Kind, Operand};
 use super::live::Live;
+use super::named::Evaluators;
+use super::pods::{PodWire, ReplicaPod};
 use super::wire::{AaqWire, DefinitionWire, MtqWire, OperandWire, Order, Orders as _, PriorityClassWire};
 use crate::owner::{self, Owner};
 use crate::presence::{Presence, Removal};
 use crate::troubles::AdmissionTroubles;
 
 /// So long a kind is not called out of reach: an API server that has just started answers 403 until its caches are filled.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Everything that the plan depends on. What is missing here was not looked for yet.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,12 +46,16 @@ pub(super) struct World {
     pub(super) too_old: BTreeMap<&'static str, String>,
     /// Those that a pod may name.
     pub(super) priority_classes: Option<BTreeSet<String>>,
+    /// Which containers they name.
+    pub(super) evaluators: Evaluators,
     /// Objects of the kinds of operands that have our labels.
     pub(super) operands: BTreeMap<Kind, Operands>,
     /// Kinds of operands that could not be listed for a while, and why.
     pub(super) unlisted: BTreeMap<Kind, String>,
     /// To what all of them belong.
     pub(super) owner: Owner,
+    /// Pods of our Deployments, by name.
+    pub(super) pods: BTreeMap<String, ReplicaPod>,
     /// What is wrong with admission objects.
     pub(super) admission: AdmissionTroubles,
     /// By which the Deployments are named.
@@ -160,7 +166,7 @@ fn first(orders: Option<&BTreeMap<String, Order>>) -> Option<&Order> {
 
 /// The watches that fill a [`World`].
 pub(super) struct Sources {
-    client: Client,
+    pub(super) client: Client,
     namespace: String,
     admission: watch::Receiver<AdmissionTroubles>,
     seen: watch::Sender<World>,
@@ -179,6 +185,7 @@ impl Sources {
     /// Follows all of it, with how far the `removal` is, until `cancel`.
     pub(super) async fn follow(self, removal: &watch::Receiver<Removal>, cancel: CancellationToken) {
         let (client, namespace) = (|| self.client.clone(), self.namespace.as_str());
+        let of_pods = WatchHealth::new("pods");
         tokio::join!(
             self.follow_orders(&cancel),
             self.follow_all(
@@ -195,6 +202,17 @@ impl Sources {
                 |world, classes| {
                     world.priority_classes = Some(classes.into_keys().collect());
                 }
+            ),
+            self.follow_evaluators(&cancel),
+            self.follow_in(
+                Api::namespaced(client(), namespace),
+                WatchOptions::default().labels(format!("{PART_OF}={}", names::APP)),
+                (PodWire::of_deployment, &of_pods),
+                &cancel,
+                |world, pods| {
+                    let ours = pods.into_iter().filter_map(|(name, pod)| Some((name, pod?)));
+                    world.pods = ours.collect();
+                },
             ),
             self.follow_kind::<Deployment>(Kind::Deployment, Api::namespaced(client(), namespace), &cancel),
             self.follow_kind::<FlowSchema>(Kind::FlowSchema, Api::all(client()), &cancel),
@@ -266,6 +284,22 @@ impl Sources {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
         T: Clone,
     {
+        let health = WatchHealth::new(K::plural(&()));
+        self.follow_in(Api::all(self.client.clone()), options, (read, &health), cancel, store).await;
+    }
+
+    /// Those that `api` has, by name.
+    pub(super) async fn follow_in<K, T>(
+        &self,
+        api: Api<K>,
+        options: WatchOptions,
+        (read, health): (impl Fn(K) -> T, &WatchHealth),
+        cancel: &CancellationToken,
+        store: impl Fn(&mut World, BTreeMap<String, T>),
+    ) where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+        T: Clone,
+    {
         let (mut known, mut is_complete) = (BTreeMap::new(), false);
         let sink = |event: Event<K>| {
             match event {
@@ -285,9 +319,8 @@ impl Sources {
                 self.change(|world| store(world, known.clone()));
             }
         };
-        let api: Api<K> = Api::all(self.client.clone());
         // If resource versions went back the watches of the Secrets end the process.
-        let _ = watch_kind(api, options, sink, WatchHealth::new(K::plural(&())), cancel.clone()).await;
+        let _ = watch_kind(api, options, sink, health.clone(), cancel.clone()).await;
     }
 
     /// The objects of a kind of operands that have our labels. One that loses them counts as gone, and gets them back.
@@ -336,7 +369,7 @@ impl Sources {
         );
     }
 
-    fn change(&self, change: impl FnOnce(&mut World)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut World)) {
         self.seen.send_if_modified(|world| {
             let before = world.clone();
             change(world);

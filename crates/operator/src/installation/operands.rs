@@ -9,7 +9,9 @@ use sluice_manifests::{AskedOfPods, InstallOptions, operand_objects};
 
 use super::apply::{Target, Write};
 use super::comparison::{is_as_wanted, taken_by, to_apply};
+use super::evaluators;
 use super::kind::{Kind, Operand};
+use super::left_out::LeftOut;
 use super::live::Live;
 use super::observe::World;
 use super::wire::Spec;
@@ -25,15 +27,22 @@ pub(super) struct Plan {
     pub(super) withheld: Option<String>,
     /// What a newer operator has written, and is left as it is.
     pub(super) left: Option<String>,
+    /// What there is to tell of containers of `Evaluator`s.
+    pub(super) evaluators: Vec<String>,
 }
 
 /// The writes that bring the operands to what `options` say and `AAQ`, or without one of a user `MTQ`, ask; none as long as
-/// something is not known, and where no `AAQ` installs.
-pub(super) fn plan(world: &World, options: &InstallOptions, version: Version<'_>) -> Plan {
+/// something is not known, and where no `AAQ` installs. The containers of `Evaluator`s that are `left_out` do not run.
+pub(super) fn plan(
+    world: &World,
+    options: &InstallOptions,
+    version: Version<'_>,
+    left_out: &LeftOut,
+) -> Plan {
     if !world.presence().is_installed() {
         return Plan::default();
     }
-    let Some(asked) = asked(world).filter(|_| world.has_listed_operands()) else {
+    let Some((asked, evaluators)) = asked(world, left_out).filter(|_| world.has_listed_operands()) else {
         return Plan { withheld: unlisted(world), ..Plan::default() };
     };
     let wanted: BTreeMap<Operand, Value> =
@@ -46,7 +55,7 @@ pub(super) fn plan(world: &World, options: &InstallOptions, version: Version<'_>
                  apply the manifest or the chart again"
             )
         });
-        return Plan { writes: Vec::new(), withheld, left };
+        return Plan { writes: Vec::new(), withheld, left, evaluators };
     };
     let owned = |object| belonging(object, owner, version.own);
     let put_right = wanted.iter().filter_map(|(operand, object)| {
@@ -60,7 +69,7 @@ pub(super) fn plan(world: &World, options: &InstallOptions, version: Version<'_>
         live.writer.is_some() && !is_left(live, version) && !wanted.contains_key(operand)
     });
     let writes = put_right.chain(needless.map(|(operand, live)| deleted(operand, live))).collect();
-    Plan { writes, withheld: None, left }
+    Plan { writes, withheld: None, left, evaluators }
 }
 
 /// Kinds that the API server does not list: without one nothing can be compared.
@@ -94,8 +103,9 @@ pub(super) fn is_left(live: &Live, version: Version<'_>) -> bool {
     version.leaves(live.writer.as_deref())
 }
 
-/// What `AAQ` or `MTQ` ask of the pods; `None` as long as something was not looked for.
-fn asked(world: &World) -> Option<AskedOfPods> {
+/// What `AAQ` or `MTQ` ask of the pods, with what there is to tell of containers of `Evaluator`s; `None` as long as
+/// something was not looked for.
+pub(super) fn asked(world: &World, left_out: &LeftOut) -> Option<(AskedOfPods, Vec<String>)> {
     let (Some(_), Some(_), Some(classes)) = (&world.aaqs, &world.mtqs, &world.priority_classes) else {
         return None;
     };
@@ -105,7 +115,8 @@ fn asked(world: &World) -> Option<AskedOfPods> {
         let class = world.naming.parts().priority_class.filter(|class| classes.contains(*class));
         asked.priority_class = class.map(str::to_owned);
     }
-    Some(asked)
+    let told = evaluators::place(world, left_out, &mut asked)?;
+    Some((asked, told))
 }
 
 /// A class that does not exist would keep pods from being made. application-aware-quota (`pkg/aaq-operator/cr-manager.go`)
@@ -116,6 +127,7 @@ fn of_pods(spec: &Spec, classes: &BTreeSet<String>) -> AskedOfPods {
         image_pull_policy: spec.image_pull_policy.clone().filter(|policy| !policy.is_empty()),
         priority_class: spec.priority_class.clone().filter(|class| classes.contains(class)),
         sidecars: spec.configuration.get("sidecarEvaluators").cloned().unwrap_or_default(),
+        of_evaluators: Vec::new(),
     }
 }
 

@@ -1,10 +1,13 @@
 //! How the Deployments and the gate are, and what that makes of phase and conditions.
 
+use std::collections::BTreeSet;
+
 use sluice_api::{AaqPhase, names};
 
 use super::kind::Kind;
 use super::live::Live;
 use super::observe::World;
+use super::pods::kept_of;
 use sluice_api::aaq_conditions::Said;
 
 /// Whether pods are gated, with a message for people.
@@ -31,6 +34,8 @@ pub(super) struct Troubles {
     pub(super) left: Vec<String>,
     /// Another client insists on something different.
     pub(super) contested: Vec<String>,
+    /// What there is to tell of containers of `Evaluator`s.
+    pub(super) evaluators: Vec<String>,
 }
 
 /// The Deployments by what is wrong with them, and what is wrong besides: a sentence each.
@@ -42,6 +47,8 @@ pub(super) struct Deployments {
     short: Vec<String>,
     /// Not all pods are of the form that is asked for.
     rolling: Vec<String>,
+    /// What keeps new pods from running.
+    kept: Vec<String>,
     troubles: Troubles,
 }
 
@@ -51,7 +58,7 @@ impl Deployments {
         let mut deployments = Self { troubles: troubles.clone(), ..Self::default() };
         for name in world.deployment_names() {
             match world.deployment(name) {
-                Some(is) => deployments.look_at(name, is),
+                Some(is) => deployments.look_at(name, is, kept_of(&world.pods, name)),
                 // Why is among the troubles.
                 None if world.unlisted.contains_key(&Kind::Deployment) => {
                     deployments.down.push(format!("Deployment {name} cannot be seen"));
@@ -62,7 +69,8 @@ impl Deployments {
         Some(deployments)
     }
 
-    fn look_at(&mut self, name: &str, is: Option<&Live>) {
+    /// `kept`: what keeps pods of the newest form from running.
+    fn look_at(&mut self, name: &str, is: Option<&Live>, kept: BTreeSet<&str>) {
         let Some(is) = is else {
             return self.down.push(format!("Deployment {name} does not exist"));
         };
@@ -76,6 +84,9 @@ impl Deployments {
         let is_complete = rollout.is_observed && rollout.total == wanted && rollout.updated == wanted;
         if !is_complete {
             self.rolling.push(format!("pods of Deployment {name} are being replaced"));
+            // Once they have run, what a container does is not the Deployment's matter.
+            let why = is.not_made.as_deref().into_iter().chain(kept);
+            self.kept.extend(why.map(|why| format!("Deployment {name}: {why}")));
         }
     }
 
@@ -126,7 +137,7 @@ impl Deployments {
 
     /// Whether pods are being replaced.
     pub(super) fn progressing(&self, phase: AaqPhase, is_first: bool) -> Said {
-        let why = [&self.down[..], &self.short, &self.rolling].concat().join("; ");
+        let why = [&self.down[..], &self.short, &self.rolling, &self.kept].concat().join("; ");
         let (status, reason) = match phase {
             AaqPhase::Upgrading => ("True", "UpgradeStarted"),
             _ if is_first => ("True", "DeployStarted"),
@@ -138,14 +149,17 @@ impl Deployments {
 
     /// Whether something is missing that was there, or wrong.
     pub(super) fn degraded(&self, gate: &Gate, is_first: bool) -> Said {
-        let missing = [&self.down[..], &self.short].concat().join("; ");
-        let Troubles { too_old, withheld, refused, left, contested } = &self.troubles;
+        let missing = [&self.down[..], &self.short, &self.kept].concat().join("; ");
+        let kept = self.kept.join("; ");
+        let Troubles { too_old, withheld, refused, left, contested, evaluators } = &self.troubles;
         let (status, reason, message) = match gate {
             _ if !too_old.is_empty() => ("True", names::SCHEMA_TOO_OLD, too_old.join("; ")),
             _ if !withheld.is_empty() => ("True", "ObjectsNotCreated", withheld.join("; ")),
             _ if !refused.is_empty() => ("True", "ObjectsNotWritten", refused.join("; ")),
             _ if !left.is_empty() => ("True", "LeftToNewerVersion", left.join("; ")),
             _ if !contested.is_empty() => ("True", names::OBJECT_CONTESTED, contested.join("; ")),
+            _ if !evaluators.is_empty() => ("True", "EvaluatorsDoNotRun", evaluators.join("; ")),
+            _ if !kept.is_empty() => ("True", "ContainersDoNotRun", missing),
             _ if !missing.is_empty() && !is_first => ("True", "DeploymentsNotReady", missing),
             Gate::Broken(reason, message) => ("True", reason.as_str(), message.clone()),
             Gate::Unknown(message) if !is_first => ("Unknown", "NotKnown", message.clone()),

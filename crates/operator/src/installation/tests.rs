@@ -2,6 +2,7 @@
 
 mod acts;
 mod asked;
+mod containers;
 mod existence;
 mod operands;
 mod server;
@@ -16,9 +17,11 @@ use sluice_manifests::InstallOptions;
 
 use super::kind::Kind;
 use super::live::{Live, Rollout};
+use super::named::Evaluators;
 use super::observe::World;
 use super::wire::{AaqWire, MtqWire, Order, Orders as _};
 use crate::owner::Owner;
+use crate::troubles::AdmissionTroubles;
 use crate::version::Version;
 
 /// This operator.
@@ -47,6 +50,12 @@ fn world() -> World {
         mtqs: Some(BTreeMap::new()),
         is_kind_of_others: Some(false),
         priority_classes: Some(["high", "system-cluster-critical"].map(str::to_owned).into()),
+        evaluators: Evaluators {
+            named: Some(BTreeMap::new()),
+            is_served: Some(true),
+            ..Evaluators::default()
+        },
+        admission: AdmissionTroubles { guards_containers: true, ..AdmissionTroubles::default() },
         operands: Kind::ALL.map(|kind| (kind, super::observe::Operands::default())).into(),
         unlisted: BTreeMap::new(),
         owner: Owner::Known(role()),

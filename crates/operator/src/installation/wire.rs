@@ -10,7 +10,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sluice_api::{AAQ, AaqStatus, MTQ, has_put_finalizer, is_placeholder, names};
+use sluice_api::{
+    AAQ, AaqStatus, Evaluator, MTQ, has_put_finalizer, is_placeholder, names, refused_of_evaluator,
+    sidecar_of_evaluator,
+};
+
+use super::named::NamedSidecar;
 
 /// An object of the kind `K` that the operator makes: what is compared is kept as it is written.
 #[derive(Clone, Debug, Deserialize)]
@@ -66,6 +71,29 @@ pub(super) struct PriorityClassWire {
 #[resource(inherit = CustomResourceDefinition)]
 pub(super) struct DefinitionWire {
     pub(super) metadata: ObjectMeta,
+}
+
+/// An `Evaluator`: the container that it names.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = Evaluator)]
+pub(super) struct EvaluatorWire {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Value,
+}
+
+impl EvaluatorWire {
+    pub(super) fn sidecar(self) -> NamedSidecar {
+        let Self { metadata, spec } = self;
+        let name = metadata.name.unwrap_or_default();
+        let refused = refused_of_evaluator(&name, &spec);
+        let can_be_asked = !refused.iter().any(|it| it.field == "metadata.name");
+        NamedSidecar {
+            created: metadata.creation_timestamp.map_or(0, |time| time.0.as_second()),
+            container: sidecar_of_evaluator(&name, &spec).filter(|_| can_be_asked),
+            is_refused: !refused.is_empty(),
+        }
+    }
 }
 
 /// An `AAQ`.

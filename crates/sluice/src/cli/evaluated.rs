@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
+use sluice_api::sidecar_of_evaluator;
 use sluice_controllers::evaluators::EvaluatorObjects;
 use sluice_evaluators::RuleEvaluator;
 use sluice_gate::{Gate, MOST_EVALUATORS};
@@ -23,7 +24,11 @@ pub(super) struct Evaluated {
 impl Evaluated {
     /// The rules that are in force in this cluster.
     pub(super) fn read(aaqs: &[AaqWire], evaluators: &[EvaluatorWire]) -> Self {
-        let sidecars = aaqs.iter().map(|aaq| aaq.spec.sidecars()).max().unwrap_or_default();
+        let of_aaqs = aaqs.iter().map(|aaq| aaq.spec.sidecars()).max().unwrap_or_default();
+        let names_one = |it: &&EvaluatorWire| {
+            sidecar_of_evaluator(&it.metadata.name.clone().unwrap_or_default(), &it.spec).is_some()
+        };
+        let sidecars = of_aaqs + evaluators.iter().filter(names_one).count();
         let objects = EvaluatorObjects::of_rules(MOST_EVALUATORS.saturating_sub(sidecars));
         let mut rules = Vec::new();
         feed(evaluators, |event| rules.extend(objects.apply(event).enforced.unwrap_or_default().rules));

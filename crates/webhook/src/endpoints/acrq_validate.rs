@@ -8,7 +8,7 @@ use sluice_api::{ClusterQuotaSelector, names};
 use sluice_engine::managed::managed;
 use sluice_engine::quota_spec::FieldErrorKind;
 use sluice_engine::resource::is_qualified_name;
-use sluice_engine::{CompiledQuota, FieldError, QuotaKind, warnings};
+use sluice_engine::{CompiledQuota, FieldError, QuotaKind};
 use sluice_index::{QuotaSpecWire, read_selector};
 
 use super::quota_rules::{Managed, judge, read_quota, refuse};
@@ -45,8 +45,7 @@ fn check(name: &str, spec: ClusterQuotaSpec, settings: &Settings) -> Result<Vec<
     if settings.cluster_resource_quotas == Some(false) {
         refuse(quota.as_ref().and_then(without_openshift).into_iter().collect())?;
     }
-    let machines = settings.machines();
-    let mut warnings = quota.map(|quota| warnings(QuotaKind::Cluster, &quota, machines)).unwrap_or_default();
+    let mut warnings = quota.map(|quota| settings.warnings(QuotaKind::Cluster, &quota)).unwrap_or_default();
     if matches!(settings.aaq, AaqPresence::Absent | AaqPresence::Present { cluster_quotas: false, .. }) {
         warnings.push(NOT_ALLOWED.to_owned());
     }

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_api::EvaluatorSpec;
+use sluice_api::{EvaluatorSpec, MOST_SIDECARS};
 use sluice_evaluators::check_evaluator;
 
 use crate::review::{Metadata, Operation, Review, Verdict, nullable};
@@ -12,14 +12,16 @@ use crate::settings::Settings;
 const VALID: &str = "Evaluator request is valid";
 
 /// Decides on the creation or the change of an `Evaluator`.
-pub fn evaluator_validate(review: &Review<'_>, _: &Settings) -> Verdict {
+pub fn evaluator_validate(review: &Review<'_>, settings: &Settings) -> Verdict {
     match review.operation {
-        Operation::Create | Operation::Update => check(review).err().unwrap_or_else(|| Verdict::allow(VALID)),
+        Operation::Create | Operation::Update => {
+            check(review, settings).err().unwrap_or_else(|| Verdict::allow(VALID))
+        }
         _ => Verdict::allow(VALID),
     }
 }
 
-fn check(review: &Review<'_>) -> Result<(), Verdict> {
+fn check(review: &Review<'_>, settings: &Settings) -> Result<(), Verdict> {
     let new = review.read_object::<EvaluatorView>("an Evaluator")?;
     // One that is wrong by today's rules can still be labelled, and switched off.
     if new.metadata.deletion_timestamp.is_some() || new.spec.mode == sluice_api::EvaluatorMode::Off {
@@ -31,7 +33,17 @@ fn check(review: &Review<'_>) -> Result<(), Verdict> {
             return Ok(());
         }
     }
-    check_evaluator(&new.spec).map_err(|error| Verdict::deny(error.to_string()))
+    let name = new.metadata.name.unwrap_or_default();
+    check_evaluator(&name, &new.spec).map_err(|error| Verdict::deny(error.to_string()))?;
+    let is_named = new.spec.sidecar.is_some_and(|sidecar| sidecar.image.is_some());
+    // What has no place is asked about nothing, and holds nothing.
+    if is_named && settings.sidecars + settings.evaluators.containers_beside(&name) >= MOST_SIDECARS {
+        return Err(Verdict::deny(format!(
+            "spec.sidecar.image: {MOST_SIDECARS} containers of evaluators run beside the controller, and no more can: \
+             delete an Evaluator that has one, or set its mode to Off"
+        )));
+    }
+    Ok(())
 }
 
 /// An `Evaluator`, narrowed.

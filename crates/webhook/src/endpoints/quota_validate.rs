@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sluice_api::names;
-use sluice_engine::{CompiledQuota, QuotaKind, Ungated, unenforced, warnings};
+use sluice_engine::{CompiledQuota, QuotaKind, Ungated, unenforced};
 use sluice_index::{Observed, QuotaSpecWire};
 
 use super::AsyncEndpoint;
@@ -96,7 +96,7 @@ fn check(
 }
 
 fn all_warnings(quota: &CompiledQuota, ungated: Option<Ungated>, settings: &Settings) -> Vec<String> {
-    let mut told = warnings(QuotaKind::Namespace, quota, settings.machines());
+    let mut told = settings.warnings(QuotaKind::Namespace, quota);
     let selector = settings.targeting.as_ref().map_or("", |targeting| targeting.selector_text());
     let unenforced = ungated.and_then(|why| unenforced(quota, why, selector));
     told.extend(unenforced.map(|told| told.message));

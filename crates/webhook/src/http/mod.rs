@@ -18,6 +18,7 @@ use sluice_api::Endpoint;
 
 use crate::aaq_presence::AaqSightings;
 use crate::endpoints::Decision;
+use crate::evaluator_sightings::SeenEvaluators;
 use crate::settings::{AaqPresence, Settings};
 use body::{BodyLimits, BodyReader};
 use handler::Handler;
@@ -42,12 +43,19 @@ impl App {
         self.settings.rcu(|settings| Settings { aaq, ..Settings::clone(settings) });
     }
 
-    /// Tells all later verdicts which namespaces these target.
-    pub fn set_targeted_by(&self, aaqs: &AaqSightings) {
+    /// Tells all later verdicts which namespaces these target, and how many sidecars they name.
+    pub fn set_by(&self, aaqs: &AaqSightings) {
         self.settings.rcu(|settings| Settings {
             targeting: aaqs.targeting(&settings.exempt),
+            sidecars: aaqs.sidecars(),
             ..Settings::clone(settings)
         });
+    }
+
+    /// Tells all later verdicts which `Evaluator`s there are.
+    pub fn set_evaluators(&self, evaluators: &Arc<SeenEvaluators>) {
+        self.settings
+            .rcu(|settings| Settings { evaluators: Arc::clone(evaluators), ..Settings::clone(settings) });
     }
 
     /// Tells all later verdicts whether the cluster has OpenShift's ClusterResourceQuota.

@@ -213,6 +213,9 @@ pub struct UserInfo {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Metadata {
+    /// Its name.
+    #[serde(default)]
+    pub(crate) name: Option<String>,
     /// Set once it is.
     #[serde(default)]
     pub(crate) deletion_timestamp: Option<String>,

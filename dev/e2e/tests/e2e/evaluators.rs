@@ -342,7 +342,10 @@ async fn an_object_of_its_name_says_how_it_is_asked_and_each_change_is_in_force_
     policies.write("labels", &json!({ "sidecar": {} })).await.unwrap();
     let (reason, message) = policies.until_ready("labels", "False").await;
     assert_eq!(reason, "NoSidecar");
-    assert!(message.starts_with("not in force: there is no sidecar labels: name its container"), "{message}");
+    assert!(
+        message.starts_with("not in force: there is no sidecar labels: name its image in spec.sidecar, "),
+        "{message}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,6 +18,7 @@ mod context;
 mod differential;
 mod docs;
 mod documented;
+mod evaluator_containers;
 mod evaluator_rules;
 mod evaluators;
 mod exec_plugins;

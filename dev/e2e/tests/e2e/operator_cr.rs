@@ -48,7 +48,7 @@ pub fn deployment_path(name: &str) -> String {
 }
 
 /// Waits until the pods of a Deployment are asked for as `is` says.
-async fn until_pods(bed: &Bed, name: &str, deadline: Duration, what: &str, is: impl Fn(&Value) -> bool) {
+pub async fn until_pods(bed: &Bed, name: &str, deadline: Duration, what: &str, is: impl Fn(&Value) -> bool) {
     let deployments: Api<Deployment> = Api::namespaced(bed.admin().unwrap(), names::INSTALL_NAMESPACE);
     let pod = |deployment: &Deployment| {
         serde_json::to_value(deployment).unwrap()["spec"]["template"]["spec"].clone()

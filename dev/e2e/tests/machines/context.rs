@@ -15,7 +15,7 @@ use sluice_e2e::objects::{self, TARGETED, is_held};
 use sluice_e2e::tenant::{Tenant, own_shared};
 use sluice_e2e::{Running, Setup};
 use sluice_testbed::kubevirt::{KubeVirt, MigrationPhase, Vm};
-use sluice_testbed::wait;
+use sluice_testbed::{Bed, wait};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// How long anything may take that should take milliseconds: the machine may be busy with other tests.
@@ -74,15 +74,7 @@ impl Counting {
 
     /// From now on VMs are counted by this one.
     pub async fn switch(&self, calculator: &str) {
-        let aaqs: Api<AAQ> = Api::all(self.running.bed.admin().unwrap());
-        let aaq = json!({
-            "apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": "AAQ", "metadata": { "name": "aaq" },
-            "spec": { "configuration": {
-                "vmiCalculatorConfiguration": { "configName": calculator },
-                "allowApplicationAwareClusterResourceQuota": true,
-            }},
-        });
-        aaqs.patch("aaq", &PatchParams::apply("test").force(), &Patch::Apply(aaq)).await.unwrap();
+        count_by(self.running.bed, calculator).await;
     }
 
     /// A fresh targeted namespace.
@@ -92,10 +84,21 @@ impl Counting {
 
     /// A fresh targeted namespace with further labels.
     pub async fn team_of(&self, prefix: &str, labels: &[(&str, &str)]) -> Team {
-        let labels: Vec<_> = TARGETED.iter().chain(labels).copied().collect();
-        let tenant = Tenant::with(self.running.bed, prefix, &labels).await;
-        Team { arqs: Api::namespaced(tenant.client.clone(), tenant.name()), tenant }
+        Team::on(self.running.bed, prefix, labels).await
     }
+}
+
+/// From now on VMs of a cluster are counted by this one.
+pub async fn count_by(bed: &Bed, calculator: &str) {
+    let aaqs: Api<AAQ> = Api::all(bed.admin().unwrap());
+    let aaq = json!({
+        "apiVersion": "aaq.kubevirt.io/v1alpha1", "kind": "AAQ", "metadata": { "name": "aaq" },
+        "spec": { "configuration": {
+            "vmiCalculatorConfiguration": { "configName": calculator },
+            "allowApplicationAwareClusterResourceQuota": true,
+        }},
+    });
+    aaqs.patch("aaq", &PatchParams::apply("test").force(), &Patch::Apply(aaq)).await.unwrap();
 }
 
 /// A targeted namespace.
@@ -105,6 +108,13 @@ pub struct Team {
 }
 
 impl Team {
+    /// A fresh targeted namespace with further labels.
+    pub async fn on(bed: &'static Bed, prefix: &str, labels: &[(&str, &str)]) -> Self {
+        let labels: Vec<_> = TARGETED.iter().chain(labels).copied().collect();
+        let tenant = Tenant::with(bed, prefix, &labels).await;
+        Self { arqs: Api::namespaced(tenant.client.clone(), tenant.name()), tenant }
+    }
+
     pub async fn quota(&self, name: &str, hard: &[(&str, &str)]) {
         objects::create(&self.tenant.client, self.tenant.name(), &objects::quota(name, hard)).await.unwrap();
     }

@@ -12,6 +12,7 @@ mod both_kinds;
 mod calculators;
 mod cluster_vms;
 mod context;
+mod dead_sidecar;
 mod drain;
 mod drain_check;
 mod harvester;

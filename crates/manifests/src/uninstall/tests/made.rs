@@ -65,6 +65,7 @@ fn what_guards_gates_and_stamps_stays_with_the_operator() {
         .filter(|part| part.object.kind.kind.ends_with("AdmissionPolicy") && !goes_with_aaq(part));
     let stays: BTreeSet<_> = policies.map(|part| part.object.name).collect();
     let expected = [
+        "sluice-evaluators",
         "sluice-exempt-names",
         "sluice-guard",
         "sluice-pause",

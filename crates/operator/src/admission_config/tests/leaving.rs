@@ -21,6 +21,7 @@ fn without_an_aaq_what_guards_gates_and_stamps_is_made_and_nothing_else() {
             "sluice-exempt-names",
             "sluice-pause",
             "sluice-review",
+            "sluice-evaluators",
             "sluice-guard",
             "sluice-stamp",
         ];

@@ -364,7 +364,7 @@ fn what_is_gone_is_created_with_all_that_is_known() {
             Step::Patch { .. } | Step::Own { .. } => panic!("{step:?}"),
         })
         .collect();
-    assert_eq!(created.len(), 22, "all but what has to come last: {:?}", created.keys());
+    assert_eq!(created.len(), 24, "all but what has to come last: {:?}", created.keys());
     assert_eq!(created[&GATE]["kind"], "MutatingAdmissionPolicy");
     assert_eq!(created[&GATE]["spec"]["matchConstraints"]["namespaceSelector"], json!(chosen));
     assert!(!created.contains_key(&GATED) && !created.contains_key(&GATED_BINDING));

@@ -62,7 +62,7 @@ fn what_existed_before_gets_the_owner_once() {
     let count = all.len();
     all.into_iter().for_each(|is| is.owners.clear());
     let steps = planned(&world);
-    assert_eq!((count, steps.len()), (24, 24));
+    assert_eq!((count, steps.len()), (26, 26));
     let Step::Own { owner, body, .. } = &steps[0] else { panic!("{:?}", steps[0]) };
     assert_eq!(owner, &role());
     let reference = &body["metadata"]["ownerReferences"][0];

@@ -1,14 +1,16 @@
 //! The order in which policies change, and that they are put back.
 
 use serde_json::json;
+use sluice_api::names;
 use sluice_manifests::{Gating, InstallOptions, admission_policies};
 
-use super::super::observe::{Kind, World};
+use super::super::guards_containers;
+use super::super::observe::{Fixed, Kind, World};
 use super::super::plan::plan;
 use super::super::step::Step;
 use super::{
-    GATE, GATED, GATED_BINDING, LOCK, LOCK_BINDING, carry_out, operations, planned, policies, seen, selector,
-    spec_of, version, world,
+    GATE, GATED, GATED_BINDING, LOCK, LOCK_BINDING, carry_out, fixed, operations, planned, policies, seen,
+    selector, spec_of, version, world,
 };
 
 /// What refuses shrinks first and grows last.
@@ -158,4 +160,28 @@ fn an_edited_policy_or_binding_is_put_back() {
         let (live, shipped) = (seen(&mut world, kind).pointer(path).cloned(), spec_of(kind));
         assert_eq!(live.as_ref(), shipped.pointer(path), "{path}");
     }
+}
+
+/// Containers of `Evaluator`s are taken only then.
+#[test]
+fn containers_are_guarded_while_the_policy_and_its_binding_are_as_they_are_shipped() {
+    let guards = |world: &World| guards_containers(world, &plan(world, &InstallOptions::default()));
+    assert!(guards(&world()));
+    let (name, mutates) = (names::EVALUATOR_POLICY, false);
+    for kind in [Kind::Policy { name, mutates }, Kind::Binding { name, mutates }] {
+        let changed = |found: Option<Option<Fixed>>| {
+            let mut world = world();
+            match found {
+                Some(found) => drop(world.fixed.insert(kind, found)),
+                None => drop(world.fixed.remove(&kind)),
+            }
+            guards(&world)
+        };
+        let lenient = json!({ "spec": { "validationActions": ["Audit"], "validations": [] } });
+        assert!(!changed(None), "it was not looked for");
+        assert!(!changed(Some(None)), "there is none");
+        assert!(!changed(Some(fixed(&lenient))), "it is another");
+    }
+    let gone = World { installed: false, ..world() };
+    assert!(!guards(&gone), "nothing is kept any more");
 }

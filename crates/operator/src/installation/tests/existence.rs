@@ -13,6 +13,7 @@ use super::super::act::Act;
 use super::super::apply::Target;
 use super::super::existence::{Absence, is_withheld, plan};
 use super::super::kind::{Kind, Operand};
+use super::super::left_out::LeftOut;
 use super::super::live::Live;
 use super::super::observe::{Operands, World};
 use super::super::state::Troubles;
@@ -113,14 +114,15 @@ fn none_is_made_where_another_operator_may_take_it_as_an_order() {
 
 #[test]
 fn where_the_aaq_installs_there_are_no_operands_without_one() {
-    let writes =
-        |mode, aaqs: &[(&str, &str)]| operands::plan(&there(mode, aaqs), &options(), VERSION).writes.len();
+    let writes = |mode, aaqs: &[(&str, &str)]| {
+        operands::plan(&there(mode, aaqs), &options(), VERSION, &LeftOut::default()).writes.len()
+    };
     for (aaqs, by_aaq) in [(vec![], 0), (vec![("aaq", "")], 11), (vec![("aaq", "held going")], 0)] {
         assert_eq!(writes(CR, &aaqs), by_aaq, "{aaqs:?}");
         assert_eq!(writes(ALWAYS, &aaqs), 11, "{aaqs:?}");
     }
     let unknown = World { aaqs: None, mode: CR, ..world() };
-    assert_eq!(operands::plan(&unknown, &options(), VERSION), operands::Plan::default());
+    assert_eq!(operands::plan(&unknown, &options(), VERSION, &LeftOut::default()), operands::Plan::default());
 }
 
 /// What another client has deleted is told; what the operator has removed with an `AAQ` is made as if for the first time.
@@ -291,7 +293,7 @@ fn the_mtq_holds_where_there_is_no_aaq_of_a_user() {
     let written = |aaqs: &[(&str, &str)]| {
         let mut world = there(ALWAYS, aaqs);
         world.mtqs = Some([("mtq".to_owned(), mtq("mtq", &pulls))].into());
-        let writes = operands::plan(&world, &options(), VERSION).writes;
+        let writes = operands::plan(&world, &options(), VERSION, &LeftOut::default()).writes;
         let pod = writes.last().unwrap().body.pointer("/spec/template/spec/containers/0").unwrap();
         let pulled = pod["imagePullPolicy"].as_str().unwrap().to_owned();
         let statuses = status::plan(&world, &Troubles::default(), &settings(), Timestamp::UNIX_EPOCH);

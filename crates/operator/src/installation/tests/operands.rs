@@ -9,14 +9,19 @@ use tokio::time::Instant;
 
 use super::super::apply::{Target, Write};
 use super::super::kind::{Kind, Operand};
+use super::super::left_out::LeftOut;
 use super::super::live::Live;
 use super::super::observe::World;
-use super::super::operands::{Plan, plan};
+use super::super::operands::{self, Plan};
 use super::super::unseen_until;
 use super::server::{Server, options};
 use super::{VERSION, aaq, ask, asking, mtq, world};
 use crate::owner::Owner;
 use crate::version::Version;
+
+fn plan(world: &World, options: &InstallOptions, version: Version<'_>) -> Plan {
+    operands::plan(world, options, version, &LeftOut::default())
+}
 
 fn targets(writes: &[Write]) -> Vec<String> {
     let contested =

@@ -9,6 +9,7 @@ use sluice_manifests::InstallOptions;
 
 use super::super::apply::{Target, Write};
 use super::super::kind::{Kind, Operand};
+use super::super::left_out::LeftOut;
 use super::super::live::Live;
 use super::super::observe::World;
 use super::super::operands::plan;
@@ -169,7 +170,7 @@ impl Server {
             all.live =
                 of_kind.map(|(operand, stored)| (operand.name.clone(), stored.live(self.version))).collect();
         }
-        plan(world, options, VERSION).writes
+        plan(world, options, VERSION, &LeftOut::default()).writes
     }
 
     /// Carries out what is planned, and returns it.

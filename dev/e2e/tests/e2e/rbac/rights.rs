@@ -89,6 +89,9 @@ pub const WEBHOOK_EVERYWHERE: &[&str] = &[
     "watch :namespaces",
     "list :pods",
     "watch :pods",
+    "get quota.sluice.dev:evaluators",
+    "list quota.sluice.dev:evaluators",
+    "watch quota.sluice.dev:evaluators",
 ];
 
 pub const OPERATOR_EVERYWHERE: &[&str] = &[
@@ -101,6 +104,9 @@ pub const OPERATOR_EVERYWHERE: &[&str] = &[
     "watch aaq.kubevirt.io:aaqs",
     "create aaq.kubevirt.io:aaqs",
     "patch aaq.kubevirt.io:aaqs",
+    "get quota.sluice.dev:evaluators",
+    "list quota.sluice.dev:evaluators",
+    "watch quota.sluice.dev:evaluators",
     "patch aaq.kubevirt.io:aaqs/status",
     "get mtq.kubevirt.io:mtqs",
     "list mtq.kubevirt.io:mtqs",
@@ -134,6 +140,8 @@ pub const OPERATOR_AT_HOME: &[&str] = &[
     "create coordination.k8s.io:leases",
     "create :secrets",
     "get :pods",
+    "list :pods",
+    "watch :pods",
     "get apps:deployments",
     "list apps:deployments",
     "watch apps:deployments",

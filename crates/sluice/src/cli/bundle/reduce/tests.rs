@@ -125,6 +125,13 @@ fn vectors() -> Vec<(&'static str, Value, Value)> {
             }] })),
         ),
         (
+            "Evaluator",
+            whole(json!({ "sidecar": {
+                "image": "i", "args": [MARKER], "env": [{ "name": "A", "value": MARKER }], "timeout": "1s",
+            } })),
+            kept(json!({ "sidecar": { "image": "i", "timeout": "1s" } })),
+        ),
+        (
             "MutatingWebhookConfiguration",
             json!({ "metadata": metadata, "webhooks": webhooks }),
             json!({ "metadata": kept_metadata, "webhooks": kept_webhooks }),
