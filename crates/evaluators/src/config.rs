@@ -18,8 +18,7 @@ pub struct Config {
     pub directory: PathBuf,
     /// How it is asked until [others](crate::Evaluators::limit) are set.
     pub limits: Limits,
-    /// So often at most, and while nothing else is asked, a question is asked once more, to see whether the answer is the
-    /// same.
+    /// So often at most a question is asked once more, to see whether the answer is the same.
     pub repeat_every: Duration,
 }
 

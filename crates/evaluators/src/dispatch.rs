@@ -43,6 +43,8 @@ struct Done {
     kind: Kind,
     result: Result<PodUsageResponse, CallError>,
     took: Duration,
+    /// Over which it went.
+    link: Arc<Link>,
     incarnation: u64,
     /// The connection has ended with it.
     has_ended: bool,
@@ -51,6 +53,8 @@ struct Done {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Asked(u64),
+    /// Asked once more; nobody waits for the answer.
+    Repeated(u64),
     /// Of the breaker; nobody waits for the answer.
     Trial,
 }
@@ -238,6 +242,7 @@ impl Dispatch {
         }
         match done.kind {
             Kind::Asked(id) => self.answered(id, done),
+            Kind::Repeated(id) => self.repeated(id, done.result),
             Kind::Trial => self.tried(&done.result),
         }
     }
@@ -249,21 +254,16 @@ impl Dispatch {
             return;
         };
         self.deadlines.retain(|(_, due)| *due != id);
-        let repeated = self.repeats.take(id);
-        let size = ask.question.pod_json.len() + ask.question.other_pods.bytes().len();
-        let result = judge_call(done.result, ask.policy.rules(), &ask.question.counted, size);
+        let result = judge(done.result, &ask.question, &ask.policy);
         self.turns.answered(id, result.is_ok());
         match &result {
             Err(failure) if failure.is_no_answer() => self.no_answer(id, &ask.question, failure),
             _ => self.is_alive(id),
         }
-        match repeated {
-            Some(first) => self.compare(&first, &result, &ask),
-            None => {
-                self.repeat_now_and_then(&ask, &result);
-                self.tell(ask.reply, result, Some(done.took));
-            }
+        if let Ok(said) = &result {
+            self.repeat_now_and_then(&ask, said, done.link, done.incarnation);
         }
+        self.tell(ask.reply, result, Some(done.took));
     }
 
     /// The evaluator answers.
@@ -303,8 +303,10 @@ impl Dispatch {
         while self.deadlines.first().is_some_and(|(due, _)| *due <= now)
             && let Some((_, id)) = self.deadlines.pop_first()
         {
+            if self.repeats.take(id).is_some() {
+                self.turns.abandon(id);
+            }
             let Some(ask) = self.asks.remove(&id) else { continue };
-            self.repeats.take(id);
             let failure = Failure::Silent(self.config.limits.timeout);
             self.turns.abandon(id);
             self.no_answer(id, &ask.question, &failure);
@@ -347,7 +349,6 @@ impl Dispatch {
 
     fn fail(&mut self, id: u64, failure: Failure) {
         if let Some(ask) = self.asks.remove(&id) {
-            self.repeats.take(id);
             self.tell(ask.reply, Err(failure), None);
         }
     }
@@ -377,5 +378,18 @@ async fn ended(
     let took = started.elapsed();
     let has_ended = matches!(result, Err(CallError::Lost(_)))
         && tokio::time::timeout(END_OF_CONNECTION, link.closed()).await.is_ok();
-    Done { kind, result, took, incarnation, has_ended }
+    Done { kind, result, took, link, incarnation, has_ended }
 }
+
+/// What the end of a call says of the pod.
+fn judge(
+    result: Result<PodUsageResponse, CallError>,
+    question: &Question,
+    policy: &SidecarPolicy,
+) -> Result<Answered, Failure> {
+    let size = question.pod_json.len() + question.other_pods.bytes().len();
+    judge_call(result, policy.rules(), &question.counted, size)
+}
+
+#[cfg(test)]
+mod tests;

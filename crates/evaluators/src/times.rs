@@ -6,19 +6,25 @@ use std::time::Duration;
 const CLASSES: usize = 150;
 const LEAST: f64 = 1e-5;
 const FACTOR: f64 = 1.1;
-/// From so many on all counts are halved, so that what was long ago counts less and less.
-const MANY: u32 = 2_000;
+/// The last so many answers count, and as many before them: each whole, for the slow ones are few in each class.
+const MANY: u32 = 1_000;
 
 /// Times that answers took.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Times {
-    counts: Box<[u32; CLASSES]>,
+    now: Counts,
+    before: Counts,
+}
+
+#[derive(Clone, Debug)]
+struct Counts {
+    of_classes: Box<[u32; CLASSES]>,
     total: u32,
 }
 
-impl Default for Times {
+impl Default for Counts {
     fn default() -> Self {
-        Self { counts: Box::new([0; CLASSES]), total: 0 }
+        Self { of_classes: Box::new([0; CLASSES]), total: 0 }
     }
 }
 
@@ -26,25 +32,25 @@ impl Times {
     pub(crate) fn took(&mut self, time: Duration) {
         let limits = limits();
         let class = limits.take(CLASSES - 1).take_while(|limit| *limit < time.as_secs_f64()).count();
-        if let Some(count) = self.counts.get_mut(class) {
+        if let Some(count) = self.now.of_classes.get_mut(class) {
             *count += 1;
-            self.total += 1;
+            self.now.total += 1;
         }
-        if self.total >= MANY {
-            self.counts.iter_mut().for_each(|count| *count /= 2);
-            self.total = self.counts.iter().sum();
+        if self.now.total >= MANY {
+            self.before = std::mem::take(&mut self.now);
         }
     }
 
     /// The limit of the class in which the 99th of 100 is; `None`: there was none.
     pub(crate) fn p99(&self) -> Option<Duration> {
-        let wanted = u64::from(self.total) * 99;
+        let total = u64::from(self.now.total + self.before.total);
         let mut so_far = 0;
-        let reaches = |count: &u32| {
-            so_far += u64::from(*count) * 100;
-            so_far >= wanted
+        let reaches = |(now, before): (&u32, &u32)| {
+            so_far += u64::from(now + before) * 100;
+            so_far >= total * 99
         };
-        let class = (self.total > 0).then(|| self.counts.iter().position(reaches))??;
+        let mut counts = self.now.of_classes.iter().zip(self.before.of_classes.iter());
+        let class = (total > 0).then(|| counts.position(reaches))??;
         limits().nth(class).map(Duration::from_secs_f64)
     }
 }
@@ -88,5 +94,16 @@ mod tests {
     #[test]
     fn what_was_long_ago_counts_less() {
         assert_eq!(of([(1_900, 500_000), (20_000, 400)]).as_deref(), Some("0.41ms"));
+        assert_eq!(of((10..110).map(|n| (1, n * n * 100)).chain([(20_000, 400)])).as_deref(), Some("0.41ms"));
+    }
+
+    /// Two of a hundred, each in a class of its own or nearly so.
+    #[test]
+    fn slow_answers_that_are_few_are_not_lost() {
+        let slow = (1..=40).map(|n| (1, n * n * 1_000));
+        for fast in (1_000..3_000).step_by(40) {
+            let few = of(slow.clone().flat_map(|slow| [(fast / 40, 400), slow]));
+            assert!(few.as_deref().is_some_and(|few| few.len() > 4 && !few.contains('.')), "{fast}: {few:?}");
+        }
     }
 }

@@ -138,6 +138,15 @@ impl Turns {
         Some(id)
     }
 
+    /// Takes a slot for a call that waits for no turn, if one is free.
+    pub(crate) fn take_slot(&mut self, turn: Turn) -> bool {
+        let has_one = !self.is_full();
+        if has_one {
+            self.flights.insert(turn.id, Flight { turn, is_failing: false, is_abandoned: false });
+        }
+        has_one
+    }
+
     /// Namespaces that have their half of the slots, and no right to more.
     fn held_namespaces(&self) -> HashSet<Arc<str>> {
         let half = (self.slots / 2).max(1);

@@ -1,16 +1,19 @@
 //! Asks a question once more now and then: the same question has the same answer.
 //!
-//! What differs is told and charged nowhere. A charge stays what was answered first until the pod or the round changes.
+//! What differs is told and charged nowhere. A charge stays what was answered first until the pod or the round changes. A
+//! repeat that fails says nothing: whoever asked has an answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Ask, Dispatch};
+use super::{Ask, Dispatch, Kind, ended, judge};
 use crate::judge::Answered;
+use crate::link::Link;
 use crate::turns::Turn;
-use crate::{Failure, Question};
+use crate::{CallError, Question, SidecarPolicy};
+use sluice_evaluator_sdk::protocol::PodUsageResponse;
 
 /// So many equal answers in a row end what is told of unequal ones.
 const EQUAL: u32 = 10;
@@ -18,17 +21,17 @@ const EQUAL: u32 = 10;
 /// The question that was asked once more, and how often that had which end.
 pub(super) struct Repeats {
     every: Duration,
-    next: Instant,
+    pub(super) next: Instant,
     asked: Option<Repeat>,
     /// Equal answers since the last one that differed.
     equal: u32,
 }
 
-struct Repeat {
+pub(super) struct Repeat {
     id: u64,
+    question: Question,
+    policy: Arc<SidecarPolicy>,
     first: Answered,
-    /// A question that nobody waits for is not asked.
-    _wanted: oneshot::Receiver<Result<Answered, Failure>>,
 }
 
 impl Repeats {
@@ -36,36 +39,49 @@ impl Repeats {
         Self { every, next: Instant::now() + every, asked: None, equal: 0 }
     }
 
-    /// What was answered at first, if this is the question that was asked once more.
-    pub(super) fn take(&mut self, id: u64) -> Option<Answered> {
-        self.asked.take_if(|repeat| repeat.id == id).map(|repeat| repeat.first)
+    /// The question, if this is the one that was asked once more.
+    pub(super) fn take(&mut self, id: u64) -> Option<Repeat> {
+        self.asked.take_if(|repeat| repeat.id == id)
     }
 }
 
 impl Dispatch {
-    /// A call of its own, by a turn like any other, where nothing waits for one.
-    pub(super) fn repeat_now_and_then(&mut self, ask: &Ask, result: &Result<Answered, Failure>) {
-        let Ok(first) = result else { return };
+    /// A question was just answered over `link`, and it may be time to ask it once more: in the slot that is free by that,
+    /// so that it happens beside a busy evaluator too, and over the same connection, for another process may well say
+    /// something else.
+    pub(super) fn repeat_now_and_then(&mut self, ask: &Ask, said: &Answered, link: Arc<Link>, number: u64) {
         let now = Instant::now();
-        if now < self.repeats.next || !self.asks.is_empty() || self.breaker.is_open() || self.is_draining {
+        let is_sound = !self.breaker.is_open() && !self.is_draining && !self.turns.has_abandoned();
+        if now < self.repeats.next || self.repeats.asked.is_some() || !is_sound {
             return;
         }
-        self.repeats.next = now + self.repeats.every;
+        // Nothing of how it ends is remembered of the pod or of its namespace.
+        let nobody = || Arc::from("");
+        let turn = Turn { id: self.next_id, uid: nobody(), namespace: nobody(), is_waiting: false };
+        if !self.turns.take_slot(turn) {
+            return;
+        }
         let id = self.next_id;
         self.next_id += 1;
-        let (reply, wanted) = oneshot::channel();
-        let question = Question { is_waiting: false, ..ask.question.clone() };
-        let Question { uid, namespace, is_waiting, .. } = question.clone();
-        self.repeats.asked = Some(Repeat { id, first: first.clone(), _wanted: wanted });
-        self.asks.insert(id, Ask { question, policy: ask.policy.clone(), reply });
-        if let Some(surplus) = self.turns.push(Turn { id, uid, namespace, is_waiting }) {
-            self.fail(surplus, Failure::Busy);
+        self.repeats.next = now + self.repeats.every;
+        let question = ask.question.clone();
+        let answer = link.usage(&question.pod_json, &question.other_pods);
+        self.repeats.asked = Some(Repeat { id, question, policy: ask.policy.clone(), first: said.clone() });
+        self.deadlines.insert((now + self.config.limits.timeout, id));
+        self.calls.push(Box::pin(ended(Kind::Repeated(id), answer, link, number)));
+    }
+
+    pub(super) fn repeated(&mut self, id: u64, result: Result<PodUsageResponse, CallError>) {
+        self.turns.withdrawn(id);
+        self.deadlines.retain(|(_, due)| *due != id);
+        // One that missed its deadline is compared with nothing.
+        let Some(Repeat { question, policy, first, .. }) = self.repeats.take(id) else { return };
+        if let Ok(second) = judge(result, &question, &policy) {
+            self.compare(&first, &second, &question);
         }
     }
 
-    /// No answer is none that differs: that is told otherwise.
-    pub(super) fn compare(&mut self, first: &Answered, second: &Result<Answered, Failure>, ask: &Ask) {
-        let Ok(second) = second else { return };
+    fn compare(&mut self, first: &Answered, second: &Answered, question: &Question) {
         if first == second {
             self.repeats.equal = self.repeats.equal.saturating_add(1);
             if self.repeats.equal == EQUAL {
@@ -75,7 +91,7 @@ impl Dispatch {
         }
         self.repeats.equal = 0;
         self.metrics.inconsistent(&self.config.name);
-        let Question { uid, namespace, .. } = &ask.question;
+        let Question { uid, namespace, .. } = question;
         let (evaluator, first, second) = (&self.config.name, first.to_string(), second.to_string());
         tracing::warn!(%evaluator, %namespace, %uid, first, second, "the same question has two answers");
         self.report.differs(Some(

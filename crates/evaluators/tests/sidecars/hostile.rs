@@ -155,7 +155,7 @@ async fn answers_that_differ_are_told_and_their_end_is() {
     let state = until(&evaluators, |state| state.differs.is_some()).await;
     let said = "it was asked the same about a pod of namespace t twice, and said ";
     let differs = state.differs.unwrap();
-    assert!(differs.starts_with(said) && differs.contains("requests.cpu=2"), "{differs}");
+    assert!(differs.starts_with(said) && differs.contains("cpu=2"), "{differs}");
     let mut registry = Registry::default();
     evaluators.metrics().register(&mut registry);
     let mut text = String::new();
