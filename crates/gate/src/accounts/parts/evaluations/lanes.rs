@@ -22,6 +22,9 @@ const RESERVED: usize = 4;
 const FAILING_AT_A_TIME: usize = 1;
 /// After so many pods that wait, one that runs has its turn.
 const RUNNING_AFTER: u8 = 8;
+/// So many pods that run in a namespace have their turn after each other: what waits there goes when the last of them is
+/// answered, and if all namespaces took turns pod by pod, that would be at the end of all in each of them.
+const RUNNING_IN_A_ROW: usize = 64;
 /// Of an evaluator that takes so many questions at once, so many times as many are on their way: the next one is there when
 /// it has answered.
 const AHEAD: usize = 2;
@@ -45,25 +48,73 @@ pub struct Flight {
 }
 
 /// The pods of one set of evaluators.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Lane {
     waiting: Turns<PodId>,
+    /// Those that run where one waits, and elsewhere.
+    pressing: Turns<PodId>,
     running: Turns<PodId>,
     failing: Turns<PodId>,
     in_flight: usize,
     failing_in_flight: usize,
     /// How many pods that wait had their turn since one that runs had.
     waiting_in_a_row: u8,
+    /// How many that run where one waits had theirs since one elsewhere had.
+    pressing_in_a_row: u8,
+}
+
+impl Default for Lane {
+    fn default() -> Self {
+        let of_running = || Turns::of(RUNNING_IN_A_ROW);
+        Self {
+            waiting: Turns::default(),
+            pressing: of_running(),
+            running: of_running(),
+            failing: Turns::default(),
+            in_flight: 0,
+            failing_in_flight: 0,
+            waiting_in_a_row: 0,
+            pressing_in_a_row: 0,
+        }
+    }
 }
 
 impl Lane {
+    fn push(&mut self, class: Class, namespace: NamespaceId, id: PodId) {
+        match class {
+            Class::Failing => self.failing.push(namespace, id),
+            Class::Waiting => {
+                self.waiting.push(namespace, id);
+                for running in self.running.take(namespace) {
+                    self.pressing.push(namespace, running);
+                }
+            }
+            Class::Running if self.waiting.has_of(namespace) || self.pressing.has_of(namespace) => {
+                self.pressing.push(namespace, id);
+            }
+            Class::Running => self.running.push(namespace, id),
+        }
+    }
+
+    fn pop_running(&mut self) -> Option<PodId> {
+        let is_turn_of_others = self.pressing_in_a_row >= RUNNING_AFTER;
+        let pressing = if is_turn_of_others { None } else { self.pressing.pop(|_| true) };
+        if let Some((_, id)) = pressing {
+            self.pressing_in_a_row += 1;
+            return Some(id);
+        }
+        self.pressing_in_a_row = 0;
+        self.running.pop(|_| true).or_else(|| self.pressing.pop(|_| true)).map(|(_, id)| id)
+    }
+
     fn may_fail(&self) -> bool {
         self.failing_in_flight < FAILING_AT_A_TIME
     }
 
     fn has_next(&self, places: usize) -> bool {
         let may = |turns: &Turns<PodId>| turns.has_one(|_| true);
-        let has_turn = may(&self.waiting) || may(&self.running) || self.may_fail() && may(&self.failing);
+        let runs = may(&self.pressing) || may(&self.running);
+        let has_turn = may(&self.waiting) || runs || self.may_fail() && may(&self.failing);
         self.in_flight < places && has_turn
     }
 
@@ -79,12 +130,13 @@ impl Lane {
             return Some(id);
         }
         self.waiting_in_a_row = 0;
-        let (_, id) = self.running.pop(|_| true).or_else(|| self.waiting.pop(|_| true))?;
-        Some(id)
+        self.pop_running().or_else(|| self.waiting.pop(|_| true).map(|(_, id)| id))
     }
 
     fn has_turns(&self) -> bool {
-        [&self.waiting, &self.running, &self.failing].iter().any(|turns| turns.has_one(|_| true))
+        [&self.waiting, &self.pressing, &self.running, &self.failing]
+            .iter()
+            .any(|turns| turns.has_one(|_| true))
     }
 }
 
@@ -109,13 +161,7 @@ impl Lanes {
     }
 
     pub fn push(&mut self, selected: u16, class: Class, namespace: NamespaceId, id: PodId) {
-        let lane = self.by_set.entry(selected).or_default();
-        let turns = match class {
-            Class::Failing => &mut lane.failing,
-            Class::Waiting => &mut lane.waiting,
-            Class::Running => &mut lane.running,
-        };
-        turns.push(namespace, id);
+        self.by_set.entry(selected).or_default().push(class, namespace, id);
     }
 
     /// Whose turn it is in which set, where sets have so many places; they take turns too.
@@ -232,6 +278,58 @@ mod tests {
         }
         let order: Vec<u32> = std::iter::from_fn(|| lanes.next(|_| 64)).map(|(_, id)| id.0).collect();
         assert_eq!((order.len(), order.iter().position(|id| *id == 100)), (21, Some(8)), "{order:?}");
+    }
+
+    /// A namespace in which one waits is the last of many, by its place and by when it is known that one waits.
+    #[test]
+    fn a_namespace_in_which_one_waits_has_its_answers_before_all_others_have_theirs() {
+        for waits_first in [false, true] {
+            let mut lanes = Lanes::default();
+            let (last, waiting) = (namespace(999), PodId(1_000_000));
+            if waits_first {
+                lanes.push(1, Class::Waiting, last, waiting);
+            }
+            for id in 0..15_000 {
+                lanes.push(1, Class::Running, namespace(id / 15), PodId(id));
+            }
+            if !waits_first {
+                lanes.push(1, Class::Waiting, last, waiting);
+            }
+            let order: Vec<u32> = std::iter::from_fn(|| lanes.next(|_| 64)).map(|(_, id)| id.0).collect();
+            let answered = order.iter().rposition(|id| *id >= 999 * 15);
+            assert!(
+                order.len() == 15_001 && answered.is_some_and(|at| at < 20),
+                "{waits_first}: {answered:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn pods_that_run_are_answered_namespace_by_namespace_and_a_crowd_delays_no_other_for_long() {
+        let mut lanes = Lanes::default();
+        for id in 0..1_000 {
+            lanes.push(1, Class::Running, namespace(0), PodId(id));
+        }
+        for id in 1_000..1_045 {
+            lanes.push(1, Class::Running, namespace(1 + id % 3), PodId(id));
+        }
+        let order: Vec<u32> = std::iter::from_fn(|| lanes.next(|_| 64)).map(|(_, id)| id.0).collect();
+        let ends = [0, 1, 2].map(|of| order.iter().rposition(|id| *id >= 1_000 && id % 3 == of).unwrap_or(0));
+        assert_eq!((order.len(), ends), (1_045, [108, 78, 93]), "64 of the crowd, then 15 of each");
+    }
+
+    /// Pods go on waiting in one namespace, and those that run there go on changing.
+    #[test]
+    fn pods_that_run_where_none_waits_have_their_turn() {
+        let mut lanes = Lanes::default();
+        lanes.push(1, Class::Running, namespace(1), PodId(0));
+        let mut order = Vec::new();
+        for id in 1..200 {
+            lanes.push(1, Class::Waiting, namespace(0), PodId(2 * id));
+            lanes.push(1, Class::Running, namespace(0), PodId(2 * id + 1));
+            order.extend(lanes.next(|_| 64).map(|(_, id)| id.0));
+        }
+        assert!(order.iter().position(|id| *id == 0).is_some_and(|at| at < 100), "{order:?}");
     }
 
     /// Labels make many sets of which each has a slow evaluator.

@@ -95,7 +95,7 @@ impl Evaluations {
         } else if is_known && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms {
             if is_in_rounds {
                 open.awaits_round = true;
-                self.rounds.want(namespace);
+                self.rounds.want(namespace, is_waiting);
             } else {
                 self.give_turn(id);
             }

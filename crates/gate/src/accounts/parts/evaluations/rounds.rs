@@ -31,6 +31,9 @@ const TOO_MANY_MS: u64 = 10_000;
 /// The pods that run are asked about for a tenth of the time.
 const RUNNING_SHARE: u64 = 10;
 
+/// After so many namespaces in which pods wait, one in which none does has its turn.
+const OTHERS_AFTER: u8 = 8;
+
 /// What is known of the rounds of a namespace.
 #[derive(Debug, Default)]
 struct Round {
@@ -53,6 +56,8 @@ struct Round {
     wants_running: bool,
     /// Pods that run are not asked about before (milliseconds).
     running_from_ms: u64,
+    /// Pods wait for the next one.
+    presses: bool,
     /// Nothing is released before the next one.
     is_held: bool,
     is_queued: bool,
@@ -82,7 +87,11 @@ pub struct Rounds {
     is_on: bool,
     namespaces: HashMap<NamespaceId, Round>,
     later: Timers<NamespaceId>,
+    /// Those whose round is due and in which pods wait, and all others. Who is in both has its turn by the first.
+    pressing: VecDeque<NamespaceId>,
     queue: VecDeque<NamespaceId>,
+    /// How many in which pods wait had their turn since another had.
+    pressing_in_a_row: u8,
     under_way: usize,
     /// Those whose round has ended.
     ended: Vec<NamespaceId>,
@@ -109,26 +118,31 @@ impl Rounds {
     }
 
     /// A pod of the namespace is not what it was, or has no answer.
-    pub fn want(&mut self, namespace: NamespaceId) {
+    pub fn want(&mut self, namespace: NamespaceId, presses: bool) {
         if !self.is_on {
             return;
         }
         let round = self.namespaces.entry(namespace).or_default();
         (round.wants, round.wants_running) = (true, true);
+        let is_first = presses && !round.presses;
+        round.presses |= presses;
+        if is_first && round.is_queued {
+            self.pressing.push_back(namespace);
+        }
         self.schedule(namespace);
     }
 
     /// A pod of the namespace is not what it was: asked about are those that were asked about before.
     pub fn note_change(&mut self, namespace: NamespaceId) {
         if self.namespaces.contains_key(&namespace) {
-            self.want(namespace);
+            self.want(namespace, false);
         }
     }
 
     /// What was answered in the namespace says nothing about what others have released: nothing goes before the next round.
     pub fn expire(&mut self, namespace: NamespaceId) {
         if let Some(round) = self.namespaces.get_mut(&namespace) {
-            (round.wants, round.is_held) = (true, true);
+            (round.wants, round.is_held, round.presses) = (true, true, true);
             self.schedule(namespace);
         }
     }
@@ -154,7 +168,7 @@ impl Rounds {
 
     /// Whether [`Self::next`] has one.
     pub fn has_next(&self) -> bool {
-        let has_queued = self.under_way < AT_A_TIME && !self.queue.is_empty();
+        let has_queued = self.under_way < AT_A_TIME && !(self.pressing.is_empty() && self.queue.is_empty());
         has_queued || !self.ended.is_empty() || !self.resumed.is_empty()
     }
 
@@ -173,16 +187,25 @@ impl Rounds {
         if self.under_way >= AT_A_TIME {
             return None;
         }
-        let namespace = self.queue.pop_front()?;
-        self.namespaces.get_mut(&namespace)?.is_queued = false;
-        Some(namespace)
+        loop {
+            let is_turn_of_others = self.pressing_in_a_row >= OTHERS_AFTER;
+            let pressing = if is_turn_of_others { None } else { self.pressing.pop_front() };
+            self.pressing_in_a_row = if pressing.is_some() { self.pressing_in_a_row + 1 } else { 0 };
+            let namespace =
+                pressing.or_else(|| self.queue.pop_front()).or_else(|| self.pressing.pop_front())?;
+            // It may have had its turn by the other queue, or be gone.
+            let round = self.namespaces.get_mut(&namespace);
+            if round.is_some_and(|round| std::mem::take(&mut round.is_queued)) {
+                return Some(namespace);
+            }
+        }
     }
 
     fn enqueue(&mut self, namespace: NamespaceId) {
         let Some(round) = self.namespaces.get_mut(&namespace) else { return };
         if !round.is_queued && !round.is_under_way() {
             round.is_queued = true;
-            self.queue.push_back(namespace);
+            if round.presses { &mut self.pressing } else { &mut self.queue }.push_back(namespace);
         }
     }
 
@@ -220,7 +243,7 @@ impl Rounds {
         self.last += 1;
         self.under_way += 1;
         round.of = RoundOf { number: self.last, version, ..RoundOf::default() };
-        (round.began_ms, round.is_reading) = (now_ms, true);
+        (round.began_ms, round.is_reading, round.presses) = (now_ms, true, false);
         (round.wants, round.is_held) = (false, false);
         Some(round.of.clone())
     }
@@ -244,7 +267,7 @@ impl Rounds {
     /// No pod is to be asked about now: those that run will be.
     pub fn skip(&mut self, namespace: NamespaceId) {
         let Some(round) = self.namespaces.get_mut(&namespace) else { return };
-        (round.wants, round.is_held) = (false, false);
+        (round.wants, round.is_held, round.presses) = (false, false, false);
         self.resumed.append(&mut round.deferred);
         self.schedule(namespace);
     }
@@ -314,5 +337,42 @@ impl Rounds {
     /// Releases that are not deferred any more.
     pub fn take_resumed(&mut self) -> Vec<PodId> {
         std::mem::take(&mut self.resumed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_engine::ShareId;
+
+    use super::*;
+
+    fn namespace(number: u32) -> NamespaceId {
+        NamespaceId::of_share(ShareId(number))
+    }
+
+    /// As at a start: all want one at once, and most of them for nobody who waits.
+    #[test]
+    fn namespaces_in_which_pods_wait_have_their_rounds_first_and_others_have_some() {
+        let mut rounds = Rounds::default();
+        rounds.configure(true);
+        for number in 0..1_000 {
+            rounds.want(namespace(number), number == 900);
+        }
+        // It is known later of this one, whose round is due by then.
+        let mut begun: Vec<NamespaceId> = Vec::new();
+        begun.extend(rounds.next(0));
+        (940..990).for_each(|number| rounds.want(namespace(number), true));
+        while begun.len() < 40 {
+            let of = rounds.next(0).unwrap_or_else(|| namespace(u32::MAX));
+            begun.push(of);
+            rounds.begin_reading(of, 1, 0);
+            rounds.begin(of, HashSet::new(), false, 0);
+        }
+        assert_eq!(begun.first(), Some(&namespace(900)));
+        let pressing = begun.iter().filter(|of| (940..990).any(|number| **of == namespace(number))).count();
+        assert_eq!(pressing, 35, "{begun:?}");
+        begun.sort();
+        begun.dedup();
+        assert_eq!(begun.len(), 40, "each of them once");
     }
 }
