@@ -1,5 +1,6 @@
 //! All evaluators of an installation.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,6 +8,7 @@ use futures::future::join_all;
 use serde_json::Value;
 use sluice_engine::Charge;
 use sluice_engine::evaluation::{Strategy, combine};
+use sluice_rules::Looks;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::discovery::{self, Presence};
@@ -143,7 +145,8 @@ impl Evaluators {
         pod_json: &[u8],
         counted: &Charge,
     ) -> Vec<Result<Answered, Failure>> {
-        let pod = read(pod_json);
+        let rules: Vec<_> = rules.into_iter().collect();
+        let pod = read(pod_json, rules.iter().copied());
         rules.into_iter().map(|rule| answer_of(rule, &pod, counted, &self.metrics)).collect()
     }
 
@@ -191,7 +194,7 @@ fn evaluate(question: &Question, metrics: &EvaluatorMetrics) -> Result<Charges, 
     if question.rules.is_empty() {
         return Ok(charges);
     }
-    let pod = read(&question.pod_json);
+    let pod = read(&question.pod_json, question.rules.iter().map(AsRef::as_ref));
     for (place, rule) in (0..).zip(question.rules.iter()) {
         match answer_of(rule, &pod, &question.counted, metrics) {
             Ok(Answered::NoMatch) => {}
@@ -240,12 +243,20 @@ fn answer_of(
     answer
 }
 
-/// The pod, if there is not too much in it.
-fn read(json: &[u8]) -> Result<Value, String> {
+/// The pod as far as these rules look at it, if there is not too much in it.
+fn read<'r>(json: &[u8], rules: impl Iterator<Item = &'r RuleEvaluator>) -> Result<Value, String> {
     if json.len() > LARGE && values(json) > MOST_VALUES {
         return Err(format!("the pod has more than {MOST_VALUES} fields and elements: make it smaller"));
     }
-    serde_json::from_slice(json).map_err(|error| format!("the pod cannot be read: {error}"))
+    let mut looks = Cow::Owned(Looks::default());
+    for one in rules.filter_map(RuleEvaluator::looks) {
+        if *looks == Looks::default() {
+            looks = Cow::Borrowed(one);
+        } else if *looks != *one {
+            looks.to_mut().add(one);
+        }
+    }
+    looks.read(json).map_err(|error| format!("the pod cannot be read: {error}"))
 }
 
 /// How many values a text in JSON has, or some more.
@@ -285,10 +296,10 @@ mod tests {
     fn a_pod_of_too_many_values_is_not_read() {
         let text = format!(r#"{{"a":"{}"}}"#, "[,{".repeat(100_000));
         assert_eq!(values(text.as_bytes()), 2, "what is in a text is no value");
-        assert!(read(text.as_bytes()).is_ok());
+        assert!(read(text.as_bytes(), std::iter::empty()).is_ok());
         let escaped = r#"{"a":"\\","b":["\"",1]}"#;
         assert_eq!(values(escaped.as_bytes()), 5);
         let many = format!("[{}0]", r#"{"name":"A"},"#.repeat(60_000));
-        assert!(read(many.as_bytes()).unwrap_err().contains("more than 50000 fields"));
+        assert!(read(many.as_bytes(), std::iter::empty()).unwrap_err().contains("more than 50000 fields"));
     }
 }

@@ -8,7 +8,7 @@ use sluice_api::EvaluatorSpec;
 use sluice_engine::evaluation::{Rules, Strategy, check_floor};
 use sluice_engine::{Amount, Charge, ChargeRules, Resource};
 use sluice_index::{NativeChargeError, ViewKey, native_charge};
-use sluice_rules::{Outcome, Rule};
+use sluice_rules::{Looks, Outcome, Rule};
 
 use crate::spec::Common;
 use crate::{Answered, Failure};
@@ -66,6 +66,11 @@ impl RuleEvaluator {
     #[must_use]
     pub fn fault(&self) -> Option<&str> {
         self.rule.as_ref().err().map(AsRef::as_ref)
+    }
+
+    /// The parts of a pod that it looks at, which are all that has to be read; `None`: it cannot be used.
+    pub(crate) fn looks(&self) -> Option<&Looks> {
+        self.rule.as_ref().ok().map(Rule::looks)
     }
 
     /// What becomes of what Kubernetes counts.

@@ -17,6 +17,7 @@ mod evaluate;
 mod fault;
 mod guard;
 mod literals;
+mod looks;
 mod names;
 mod node;
 mod pattern;
@@ -27,6 +28,7 @@ mod value;
 
 pub use bounds::{MAX_CHAIN, MAX_KEYS, MAX_LEN, MAX_LEVELS, MAX_MADE_BYTES, MAX_STEPS};
 pub use fault::{EvaluationError, Fault};
+pub use looks::Looks;
 pub use place::{Field, Position};
 pub use refusal::{CompileError, Refusal};
 pub use rule::{Outcome, Rule, Spent};

@@ -12,6 +12,7 @@ use crate::compile::compile;
 use crate::evaluate::Evaluation;
 use crate::fault::{EvaluationError, Failed, Fault};
 use crate::guard::Refused;
+use crate::looks::Looks;
 use crate::node::Node;
 use crate::place::{Field, Position};
 use crate::refusal::{CompileError, Refusal};
@@ -22,6 +23,7 @@ use crate::value::Value;
 pub struct Rule {
     matches: Expression,
     charges: Box<[(Arc<str>, Expression)]>,
+    looks: Looks,
 }
 
 /// What a rule says of a pod.
@@ -61,7 +63,16 @@ impl Rule {
             let expression = Expression::new(&Field::Charge(Arc::clone(&key)), source)?;
             Ok((key, expression))
         });
-        Ok(Self { matches, charges: charges.collect::<Result<_, _>>()? })
+        let charges: Box<[_]> = charges.collect::<Result<_, _>>()?;
+        let mut looks = Looks::default();
+        charges.iter().map(|(_, it)| it).chain([&matches]).for_each(|it| looks.find(&it.node));
+        Ok(Self { matches, charges, looks })
+    }
+
+    /// The parts of a pod that it looks at. It says the same of a pod of which no more [is read](Looks::read).
+    #[must_use]
+    pub const fn looks(&self) -> &Looks {
+        &self.looks
     }
 
     /// The keys that it charges.

@@ -41,6 +41,23 @@ fn pods_that_run_have_their_turn_however_many_wait() {
 }
 
 #[test]
+fn a_call_without_a_turn_needs_a_free_slot_too() {
+    let mut turns = Turns::new(2);
+    turns.push(turn(1, "a", true));
+    turns.push(turn(2, "a", true));
+    assert_eq!([turns.next(), turns.next()], [Some(1), Some(2)]);
+    turns.allow(1);
+    turns.answered(1, true);
+    assert!(!turns.take_slot(turn(3, "", false)), "one of one is taken");
+    turns.answered(2, true);
+    assert!(turns.take_slot(turn(3, "", false)));
+    turns.push(turn(4, "a", true));
+    assert_eq!(turns.next(), None);
+    turns.withdrawn(3);
+    assert_eq!(turns.next(), Some(4));
+}
+
+#[test]
 fn there_are_never_more_calls_than_slots() {
     let mut turns = Turns::new(3);
     for id in 0..10 {

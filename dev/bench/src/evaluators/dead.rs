@@ -16,8 +16,12 @@ use crate::kernel;
 use crate::report::{Run, say};
 
 const WAITING: Shape = Shape { namespaces: 1, each: 100 };
-/// Until all pods that wait are told of.
+/// From the first decision until all pods that wait are told of.
 const SETTLED: Duration = Duration::from_secs(6);
+/// How long the lease of the controller before it may last.
+const LEADS: Duration = Duration::from_secs(60);
+/// What it logs when it leads.
+const DECIDING: &str = r#""message":"deciding""#;
 const TOLD: Duration = Duration::from_secs(60);
 
 /// With pods that wait in either case.
@@ -48,6 +52,9 @@ pub(super) async fn measure(run: &Run, site: &mut Site) -> anyhow::Result<Value>
 }
 
 async fn cpu_share(controller: &Controller, time: Duration) -> anyhow::Result<f64> {
+    // A controller that does not lead yet tells nobody anything, and costs nothing.
+    let leads = || async { controller.program.log().contains(DECIDING).then_some(()) };
+    wait::eventually(LEADS, leads, "the controller to decide").await?;
     sleep(SETTLED).await;
     let (before, begin) = (kernel::cpu(controller.program.pid())?, Instant::now());
     sleep(time).await;
