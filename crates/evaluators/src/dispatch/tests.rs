@@ -85,7 +85,7 @@ impl Asked {
         let state = EvaluatorState { name: name.clone(), presence: None, breaker: None, differs: None };
         let states = watch::Sender::new(vec![state]);
         let mut config = Config { repeat_every, ..Config::new(name, "/") };
-        config.limits = Limits { timeout: NEVER, concurrency: 1, ..config.limits };
+        config.limits = Limits { timeout: NEVER, concurrency: 1 };
         let report = Report::new(states.clone(), 0);
         let mut dispatch = Dispatch::new(config, EvaluatorMetrics::default(), report, watch::Sender::new(0));
         dispatch.presence = Presence::Here(process.incarnation.clone());
