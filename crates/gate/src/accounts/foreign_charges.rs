@@ -29,13 +29,7 @@ impl Accounts {
         let Some(recorded) = self.recorded_amounts(cluster, id) else { return };
         let unrecorded = self.unrecorded_charges(cluster, id, unrecorded);
         let unrecorded: Vec<&Charge> = unrecorded.iter().map(|charge| &**charge).collect();
-        let is_more = self.stages.queue_mut().reserve_in_flight(id, recorded, &unrecorded);
-        let is_of_cluster = cluster.quotas.get(id).is_some_and(|quota| quota.cluster().is_some());
-        if !is_of_cluster && self.has_unanswered(cluster, id) {
-            // How much of the record is theirs is found from what others take, and of those any may take more by an answer of
-            // now than was recorded of it. In a quota of many tenants nobody's pod without an answer keeps others waiting.
-            self.freeze(cluster, id, now);
-        } else if is_more {
+        if self.stages.queue_mut().reserve_in_flight(id, recorded, &unrecorded) {
             self.keep_foreign_charges(cluster, id, now);
         }
     }
@@ -179,8 +173,11 @@ impl Accounts {
         self.keep_what_is_doubted(cluster, now);
         for place in self.foreign_charges.caught_up() {
             match place {
-                // Pods without an answer may take any part of what the predecessor has recorded.
-                Place::Quota(id) if self.has_unanswered(cluster, id) => {
+                // Pods without an answer may take any part of what the predecessor has recorded. Which those are is not known
+                // while pods are classified anew.
+                Place::Quota(id)
+                    if self.has_unanswered(cluster, id) || self.reclassification.is_quota_paused(id) =>
+                {
                     self.keep_foreign_charges(cluster, id, now);
                 }
                 Place::Quota(id) => self.forget_in_flight(id),

@@ -85,16 +85,6 @@ proptest! {
         run(&SHARED, Trouble::TwoLeaders, &steps);
     }
 
-    #[test]
-    fn runs_that_get_far_release_what_fits(steps in steps_that_get_far(&TEAM)) {
-        run(&TEAM, Trouble::TwoLeaders, &steps);
-    }
-
-    #[test]
-    fn runs_of_successive_leaders_that_get_far_release_what_fits(steps in steps_that_get_far(&TEAM)) {
-        run(&TEAM, Trouble::Expiry, &steps);
-    }
-
     /// Where evaluators are sent the other pods too, each pod goes by a state that shows who went before. Of two leaders
     /// each knows what it has released itself alone.
     #[test]

@@ -74,8 +74,6 @@ pub struct Evaluators {
     policies: BTreeMap<usize, u64>,
     /// The least and the most that a pod was charged by any process, by uid: what Kubernetes counts is among it.
     charged: BTreeMap<String, (u64, u64)>,
-    /// Whether as much may be released above the limits as a leader [may not know](Self::hidden) to be taken.
-    pub hides: bool,
     /// How long the server's log was when processes began to lead.
     led: Vec<usize>,
     /// The replicas whose evaluator answers no question about pods of this name, which is another one in each namespace.
@@ -162,10 +160,7 @@ impl Evaluators {
     /// recorded of it is found from what others take, and one that ended may have been charged more than was recorded of it.
     /// Two may lead.
     pub fn hidden(&self, server: &Server) -> u64 {
-        if !self.hides {
-            return 0;
-        }
-        let since = self.led.iter().rev().nth(1).copied().unwrap_or_default();
+        let Some(since) = self.led.iter().rev().nth(1).copied() else { return 0 };
         let pods = server.log.iter().skip(since).filter(|change| change.kind == Kind::Pod);
         let has_ended = |change: &&Change| change.is_gone || change.object["status"]["phase"] == "Succeeded";
         let ended: BTreeSet<&str> = pods.filter(has_ended).map(|change| uid(&change.object)).collect();

@@ -42,8 +42,7 @@ fn fails_in(out: Option<Safeguard>, setting: &'static Setting, trouble: Trouble,
     OUT.set(out);
     let ended = TestRunner::new_with_rng(config, random).run(&steps_that_get_far(setting), |steps| {
         runs.set(runs.get() + 1);
-        let mut world = World::new(setting, trouble).evaluate();
-        world.evaluators.hides = setting.is_shared();
+        let world = World::new(setting, trouble).evaluate();
         end(world, &steps);
         Ok(())
     });

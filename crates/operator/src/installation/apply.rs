@@ -9,8 +9,10 @@ use serde_json::Value;
 use sluice_api::{AAQ, MTQ, names};
 use sluice_runtime::client::with_deadline;
 use sluice_runtime::request::{objects, send};
+use sluice_runtime::retry::classify;
 
 use super::kind::Operand;
+use super::left_out::is_refusal;
 use crate::pace::Limits;
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -102,12 +104,15 @@ pub(super) async fn apply(client: &Client, namespace: &str, write: &Write) -> ku
     send(client, request, DEADLINE).await?.check()
 }
 
-/// Whether the API server would take it: a dry run.
-pub(super) async fn try_out(client: &Client, namespace: &str, write: &Write) -> bool {
-    let Target::Operand(operand) = &write.target else { return false };
+/// Whether the API server would take it: a dry run. `None`: it does not say.
+pub(super) async fn try_out(client: &Client, namespace: &str, write: &Write) -> Option<bool> {
+    let Target::Operand(operand) = &write.target else { return None };
     let params = PatchParams::apply(names::OPERATOR).force().dry_run();
     let (api, body) = (api(client, namespace, operand), Patch::Apply(&write.body));
-    with_deadline(DEADLINE, api.patch(&operand.name, &params, &body)).await.is_ok()
+    match with_deadline(DEADLINE, api.patch(&operand.name, &params, &body)).await {
+        Ok(_) => Some(true),
+        Err(error) => is_refusal(&classify(&error)).then_some(false),
+    }
 }
 
 fn api(client: &Client, namespace: &str, operand: &Operand) -> Api<DynamicObject> {

@@ -51,7 +51,8 @@ impl Sources {
 /// Has `asked` name these containers. Returns what is to be told of them; `None` as long as something was not looked for.
 ///
 /// They change only while it is known what `Evaluator`s there are, and the policy is in force by which not everybody who may
-/// write one names a container. Otherwise those stay that the pods have: what they count would be counted without them.
+/// write one names a container. Otherwise those stay that the pods have: what they count would be counted without them. Pods
+/// that one without a container selects wait.
 pub(super) fn place(world: &World, left_out: &LeftOut, asked: &mut AskedOfPods) -> Option<Vec<String>> {
     let Evaluators { named, is_served, unread } = &world.evaluators;
     let running = running(world);
@@ -61,11 +62,16 @@ pub(super) fn place(world: &World, left_out: &LeftOut, asked: &mut AskedOfPods) 
         }
         (Some(named), Some(true), _) => {
             let why = format!(
-                "{} and its binding are not in force yet: until then containers that Evaluators name stay as they are",
+                "{} and its binding are not in force yet: until then containers that Evaluators name stay as they are, and \
+                 pods that new ones select wait",
                 names::EVALUATOR_POLICY
             );
-            let is_other = !is_same(&wanted(named, left_out), &running);
-            (running, is_other.then_some(why).into_iter().collect())
+            let wanted = wanted(named, left_out);
+            let is_other = !is_same(&wanted, &running);
+            // What such a one selects waits. Nobody's program runs for that.
+            let is_new = |it: &OfEvaluator| running.iter().all(|running| running.name() != it.name());
+            let new = wanted.into_iter().filter(is_new).map(|it| OfEvaluator { runs: false, ..it }).collect();
+            ([running, new].concat(), is_other.then_some(why).into_iter().collect())
         }
         (_, Some(false), _) => {
             let why = format!(

@@ -304,13 +304,16 @@ impl Writer {
         let running = asked.into_iter().flatten().filter(|it| it.runs);
         let containers: Vec<_> = running.map(|it| it.container).collect();
         let mut without = self.left_out.with(&containers, error, Instant::now());
-        if containers.is_empty() || !self.is_taken(world, target, &without).await {
+        if containers.is_empty() || self.is_taken(world, target, &without).await != Some(true) {
             return false;
         }
         for container in &containers {
             let fewer = without.but(container);
-            if self.is_taken(world, target, &fewer).await {
-                without = fewer;
+            match self.is_taken(world, target, &fewer).await {
+                Some(true) => without = fewer,
+                Some(false) => {}
+                // No container is left out because a request had no answer.
+                None => return false,
             }
         }
         tracing::warn!(%error, "containers of Evaluators are left out");
@@ -318,12 +321,12 @@ impl Writer {
         true
     }
 
-    async fn is_taken(&self, world: &World, target: &Target, without: &LeftOut) -> bool {
+    async fn is_taken(&self, world: &World, target: &Target, without: &LeftOut) -> Option<bool> {
         let writes = self.plan_without(world, without).writes;
         match writes.iter().find(|write| write.target == *target) {
             Some(write) => apply::try_out(&self.client, &self.settings.options.namespace, write).await,
             // It is as it would be.
-            None => true,
+            None => Some(true),
         }
     }
 }

@@ -99,11 +99,7 @@ fn containers_stay_as_they_are_while_it_is_not_known_who_may_name_which() {
     server.round(&mut world, &options());
     let before = shown(&mut server);
     type Change = fn(&mut World);
-    let kept: [(Change, &str); 4] = [
-        (
-            |world| world.admission.guards_containers = false,
-            "sluice-evaluators and its binding are not in force",
-        ),
+    let kept: [(Change, &str); 3] = [
         (
             |world| world.evaluators.is_served = Some(false),
             "the CRD evaluators.quota.sluice.dev is not there",
@@ -134,6 +130,26 @@ fn containers_stay_as_they_are_while_it_is_not_known_who_may_name_which() {
     world.evaluators.named = None;
     let nothing = plan(&world, &options(), VERSION, &LeftOut::default());
     assert_eq!(nothing, Plan::default(), "they are looked for");
+}
+
+/// Who may name a container is not known before the policy is in force, and its pods may not be counted without it.
+#[test]
+fn a_container_that_anybody_may_have_named_does_not_run_and_its_pods_wait() {
+    for is_there in [true, false] {
+        let (mut server, mut world) = (Server::default(), world());
+        if is_there {
+            name_them(&mut world, [("a", 1)]);
+            server.round(&mut world, &options());
+        }
+        world.admission.guards_containers = false;
+        name_them(&mut world, [("a", 1), ("other", 2)]);
+        server.round(&mut world, &options());
+        assert!(told(&world).starts_with("sluice-evaluators and its binding are not in force"));
+        let (containers, flags) = shown(&mut server);
+        assert_eq!(containers, if is_there { vec!["a"] } else { vec![] });
+        assert_eq!(flags, [flag("a"), flag("other")]);
+        assert_eq!(server.planned(&mut world, &options()), []);
+    }
 }
 
 #[test]

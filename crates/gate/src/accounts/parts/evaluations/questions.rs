@@ -135,6 +135,7 @@ impl Evaluations {
             let Some(open) = self.open.get_mut(&id) else { continue };
             // This is its round, also where it is not to be asked about yet: it is when its time has come.
             open.awaits_round = false;
+            open.is_again &= is_read;
             let is_due = is_read && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms;
             if is_due && (open.failures == 0 || !self.lanes.has_failing(open.selected)) {
                 left.insert(id);

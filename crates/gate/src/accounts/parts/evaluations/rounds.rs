@@ -87,7 +87,7 @@ pub struct Rounds {
     is_on: bool,
     namespaces: HashMap<NamespaceId, Round>,
     later: Timers<NamespaceId>,
-    /// Those whose round is due and in which pods wait, and all others. Who is in both has its turn by the first.
+    /// Those whose round is due and in which pods wait, and all others. Who stands in both has its turn by the first.
     pressing: VecDeque<NamespaceId>,
     queue: VecDeque<NamespaceId>,
     /// How many in which pods wait had their turn since another had.
@@ -124,12 +124,18 @@ impl Rounds {
         }
         let round = self.namespaces.entry(namespace).or_default();
         (round.wants, round.wants_running) = (true, true);
-        let is_first = presses && !round.presses;
-        round.presses |= presses;
-        if is_first && round.is_queued {
-            self.pressing.push_back(namespace);
+        if presses {
+            self.press(namespace);
         }
         self.schedule(namespace);
+    }
+
+    /// Pods of the namespace wait for its round: it goes before those of others.
+    fn press(&mut self, namespace: NamespaceId) {
+        let Some(round) = self.namespaces.get_mut(&namespace) else { return };
+        if !std::mem::replace(&mut round.presses, true) && round.is_queued {
+            self.pressing.push_back(namespace);
+        }
     }
 
     /// A pod of the namespace is not what it was: asked about are those that were asked about before.
@@ -142,7 +148,8 @@ impl Rounds {
     /// What was answered in the namespace says nothing about what others have released: nothing goes before the next round.
     pub fn expire(&mut self, namespace: NamespaceId) {
         if let Some(round) = self.namespaces.get_mut(&namespace) {
-            (round.wants, round.is_held, round.presses) = (true, true, true);
+            (round.wants, round.is_held) = (true, true);
+            self.press(namespace);
             self.schedule(namespace);
         }
     }
@@ -188,14 +195,15 @@ impl Rounds {
             return None;
         }
         loop {
-            let is_turn_of_others = self.pressing_in_a_row >= OTHERS_AFTER;
+            let is_turn_of_others = self.pressing_in_a_row >= OTHERS_AFTER && !self.queue.is_empty();
             let pressing = if is_turn_of_others { None } else { self.pressing.pop_front() };
-            self.pressing_in_a_row = if pressing.is_some() { self.pressing_in_a_row + 1 } else { 0 };
-            let namespace =
-                pressing.or_else(|| self.queue.pop_front()).or_else(|| self.pressing.pop_front())?;
-            // It may have had its turn by the other queue, or be gone.
-            let round = self.namespaces.get_mut(&namespace);
+            let is_pressing = pressing.is_some();
+            let namespace = pressing.or_else(|| self.queue.pop_front())?;
+            // It may stand in the other queue by now, have had its turn by that, or be gone. That is no turn.
+            let round = self.namespaces.get_mut(&namespace).filter(|round| round.presses == is_pressing);
             if round.is_some_and(|round| std::mem::take(&mut round.is_queued)) {
+                self.pressing_in_a_row =
+                    if is_pressing { self.pressing_in_a_row.saturating_add(1) } else { 0 };
                 return Some(namespace);
             }
         }
@@ -219,6 +227,7 @@ impl Rounds {
     /// A release of the namespace was answered, or cannot be done any more.
     pub fn on_settled_release(&mut self, namespace: NamespaceId) {
         if self.namespaces.get(&namespace).is_some_and(|round| round.is_held) {
+            self.press(namespace);
             self.schedule(namespace);
         }
     }
@@ -341,38 +350,4 @@ impl Rounds {
 }
 
 #[cfg(test)]
-mod tests {
-    use sluice_engine::ShareId;
-
-    use super::*;
-
-    fn namespace(number: u32) -> NamespaceId {
-        NamespaceId::of_share(ShareId(number))
-    }
-
-    /// As at a start: all want one at once, and most of them for nobody who waits.
-    #[test]
-    fn namespaces_in_which_pods_wait_have_their_rounds_first_and_others_have_some() {
-        let mut rounds = Rounds::default();
-        rounds.configure(true);
-        for number in 0..1_000 {
-            rounds.want(namespace(number), number == 900);
-        }
-        // It is known later of this one, whose round is due by then.
-        let mut begun: Vec<NamespaceId> = Vec::new();
-        begun.extend(rounds.next(0));
-        (940..990).for_each(|number| rounds.want(namespace(number), true));
-        while begun.len() < 40 {
-            let of = rounds.next(0).unwrap_or_else(|| namespace(u32::MAX));
-            begun.push(of);
-            rounds.begin_reading(of, 1, 0);
-            rounds.begin(of, HashSet::new(), false, 0);
-        }
-        assert_eq!(begun.first(), Some(&namespace(900)));
-        let pressing = begun.iter().filter(|of| (940..990).any(|number| **of == namespace(number))).count();
-        assert_eq!(pressing, 35, "{begun:?}");
-        begun.sort();
-        begun.dedup();
-        assert_eq!(begun.len(), 40, "each of them once");
-    }
-}
+mod tests;
