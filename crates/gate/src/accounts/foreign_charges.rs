@@ -173,8 +173,8 @@ impl Accounts {
         self.keep_what_is_doubted(cluster, now);
         for place in self.foreign_charges.caught_up() {
             match place {
-                // Pods without an answer may take any part of what the predecessor has recorded. Which those are is not known
-                // while pods are classified anew.
+                // Pods without an answer may take any part of what the predecessor has recorded. Which those are is not
+                // known while pods are classified anew.
                 Place::Quota(id)
                     if self.has_unanswered(cluster, id) || self.reclassification.is_quota_paused(id) =>
                 {
