@@ -53,9 +53,9 @@ struct Done {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Asked(u64),
-    /// Asked once more; nobody waits for the answer.
+    /// The same question a second time, to compare both answers. No pod is held for it.
     Repeated(u64),
-    /// Of the breaker; nobody waits for the answer.
+    /// The breaker's question whether the sidecar works again. No pod is held for it.
     Trial,
 }
 

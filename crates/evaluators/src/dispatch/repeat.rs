@@ -1,7 +1,7 @@
 //! Asks a question once more now and then: the same question has the same answer.
 //!
-//! What differs is told and charged nowhere. A charge stays what was answered first until the pod or the round changes. A
-//! repeat that fails says nothing: whoever asked has an answer.
+//! Where the second answer differs, the `Evaluator` is not `Consistent`. The pod stays charged by the first answer until the
+//! pod or the round changes. A repeat that fails has no effect: the pod was answered before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,9 +55,9 @@ impl Dispatch {
         if now < self.repeats.next || self.repeats.asked.is_some() || !is_sound {
             return;
         }
-        // Nothing of how it ends is remembered of the pod or of its namespace.
-        let nobody = || Arc::from("");
-        let turn = Turn { id: self.next_id, uid: nobody(), namespace: nobody(), is_waiting: false };
+        // Its slot names no pod and no namespace, so a failure of it makes no later question of either wait.
+        let unnamed = || Arc::from("");
+        let turn = Turn { id: self.next_id, uid: unnamed(), namespace: unnamed(), is_waiting: false };
         if !self.turns.take_slot(turn) {
             return;
         }
