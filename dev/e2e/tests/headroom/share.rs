@@ -230,9 +230,10 @@ async fn blocked_migrations_of_one_tenant_do_not_hold_up_another() {
         beside.push(migrate_once(&tenant, &vm).await);
     }
     println!("from the request to the target: alone {alone:?}, beside 20 blocked ones {beside:?}");
-    // Not a claim of speed: who waits for another tenant's back-off waits for seconds.
-    let [alone, beside] = [alone, beside].map(|all| all.into_iter().max().unwrap_or_default());
-    assert!(beside <= alone + Duration::from_secs(1), "{beside:?} beside others, {alone:?} alone");
+    // Not a claim of speed: who waits for another tenant's back-off waits for seconds, each time. Of a machine that is busy
+    // otherwise one of the three may be slow.
+    let (slowest, quickest) = (alone.iter().max().unwrap(), beside.iter().min().unwrap());
+    assert!(*quickest <= *slowest + Duration::from_secs(1), "{beside:?} beside others, {alone:?} alone");
     assert_eq!(tenant.rejected_attempts().await, 0);
     for migration in &migrations {
         assert!(migration.target_pod().await.unwrap().is_none());
