@@ -4,11 +4,12 @@ use std::fmt;
 
 /// A `metadata.uid`.
 ///
-/// Real API servers hand out UUIDs, which fit in 16 bytes; anything else is kept as it came.
+/// Real API servers hand out UUIDs, which fit in 16 bytes; anything else is kept as it came. Of each pod one is kept, so they
+/// are bytes and not a `u128`, which begins at multiples of 16.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Uid {
     /// A lower-case UUID in the usual 8-4-4-4-12 form.
-    Uuid(u128),
+    Uuid([u8; 16]),
     /// Any other text.
     Text(Box<str>),
 }
@@ -17,7 +18,13 @@ impl Uid {
     /// Takes over a uid from the API.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        parse_uuid(text).map_or_else(|| Self::Text(text.into()), Self::Uuid)
+        parse_uuid(text).map_or_else(|| Self::Text(text.into()), Self::from_number)
+    }
+
+    /// The UUID that is written as this number.
+    #[must_use]
+    pub const fn from_number(number: u128) -> Self {
+        Self::Uuid(number.to_be_bytes())
     }
 }
 
@@ -48,15 +55,18 @@ fn parse_uuid(text: &str) -> Option<u128> {
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Uuid(value) => write!(
-                f,
-                "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-                value >> 96,
-                (value >> 80) & 0xffff,
-                (value >> 64) & 0xffff,
-                (value >> 48) & 0xffff,
-                value & 0xffff_ffff_ffff
-            ),
+            Self::Uuid(bytes) => {
+                let value = u128::from_be_bytes(*bytes);
+                write!(
+                    f,
+                    "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+                    value >> 96,
+                    (value >> 80) & 0xffff,
+                    (value >> 64) & 0xffff,
+                    (value >> 48) & 0xffff,
+                    value & 0xffff_ffff_ffff
+                )
+            }
             Self::Text(text) => f.write_str(text),
         }
     }
@@ -84,7 +94,7 @@ mod tests {
 
         #[test]
         fn uuids_are_ordered_as_their_text(a in any::<u128>(), b in any::<u128>()) {
-            let (a, b) = (Uid::Uuid(a), Uid::Uuid(b));
+            let (a, b) = (Uid::from_number(a), Uid::from_number(b));
             prop_assert_eq!(a.cmp(&b), a.to_string().cmp(&b.to_string()));
         }
     }

@@ -80,9 +80,7 @@ impl View<'_> {
         match self.accounts.stage(id) {
             Stage::Foreign => Verdict::OtherGates,
             Stage::Counted { .. } if record.is_over() => Verdict::Over,
-            Stage::Counted { .. } => {
-                Verdict::Released { unreadable: record.unreadable.as_deref().map(Arc::clone) }
-            }
+            Stage::Counted { .. } => Verdict::Released { unreadable: record.unreadable().map(Arc::clone) },
             Stage::Assumed { .. } => refused().unwrap_or(Verdict::Going),
             Stage::Free { .. } => {
                 let is_targeted = self.cluster.namespaces.is_targeted(record.namespace) == Some(true);

@@ -129,9 +129,9 @@ fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
         assert!(of_owner.iter().all(|id| pods.get(*id).is_some_and(|other| other.namespace == namespace)));
         let attached = pods.attached_to(namespace, &Uid::parse(&owner(known)));
         assert_eq!(attached.contains(&id), (5..7).contains(&known.milli_cpu));
-        assert!(attached.iter().all(|id| pods.get(*id).is_some_and(|other| other.platform.is_some())));
+        assert!(attached.iter().all(|id| pods.get(*id).is_some_and(|other| other.platform().is_some())));
         assert!(pods.have_attached() || attached.is_empty());
-        let creator = record.ownership.as_ref().and_then(|ownership| ownership.created_by.as_deref());
+        let creator = record.ownership().and_then(|ownership| ownership.created_by.as_deref());
         assert_eq!(creator, (known.milli_cpu < 5 && is_stamped(known)).then_some("me"));
         let unstamped = model.iter().filter(|(other_at, other)| {
             other_at.0 == at.0 && !is_stamped(other) && owner(other) == owner(known)
@@ -151,13 +151,12 @@ fn check(pods: &Pods, namespaces: &Namespaces, model: &Model) {
         })
     };
     let owners = std::iter::successors(pods.next_owner(None), |last| pods.next_owner(Some(last)));
-    let owned =
-        records().filter_map(|(at, _, record)| Some((at, record.ownership.as_ref()?.machine.clone())));
+    let owned = records().filter_map(|(at, _, record)| Some((at, record.ownership()?.machine.clone())));
     assert_eq!(owners.collect::<Vec<_>>(), owned.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
     let of_platform =
         std::iter::successors(pods.next_of_platform(None), |last| pods.next_of_platform(Some(last)));
     let of_platform: Vec<_> = of_platform.map(|(.., id)| *id).collect();
-    let expected = records().filter(|(.., record)| record.platform.is_some()).map(|(_, id, _)| id);
+    let expected = records().filter(|(.., record)| record.platform().is_some()).map(|(_, id, _)| id);
     assert_eq!(of_platform.len(), expected.clone().count(), "each once");
     assert_eq!(of_platform.into_iter().collect::<BTreeSet<_>>(), expected.collect());
     let in_namespaces: usize = namespaces.iter().map(|(_, namespace)| namespace.pods().len()).sum();

@@ -66,7 +66,7 @@ impl Accounts {
 
     fn classify_ungated(&mut self, cluster: &Cluster, id: PodId, record: &PodRecord, now: Moment) {
         let quotas = self.matching_quotas(cluster, record.namespace, &record.scope_facts);
-        match (record.unreadable.is_some() && !quotas.is_empty(), self.leading) {
+        match (record.unreadable().is_some() && !quotas.is_empty(), self.leading) {
             (true, true) => self.orders.tell(News::Held(id, now)),
             (true, false) => {}
             (false, _) => self.orders.tell(News::Nothing(id)),
@@ -134,7 +134,7 @@ impl Accounts {
         if let Some(stuck) = invalid.clone().filter(|_| !self.has_pause(record.namespace)) {
             return Err(stuck);
         }
-        if let Some(field) = &record.unreadable {
+        if let Some(field) = record.unreadable() {
             return Err(Stage::Stuck(Stuck::Unreadable(Arc::clone(field))));
         }
         let quotas = self.matching_quotas(cluster, record.namespace, &record.scope_facts);

@@ -125,7 +125,7 @@ impl Accounts {
 
     /// The pod goes, or is over: who it was asked about in place of has to be asked about itself.
     pub(super) fn look_beside(&mut self, cluster: &Cluster, id: PodId, record: &PodRecord) {
-        if self.evaluations.is_on() && record.ownership.is_some() {
+        if self.evaluations.is_on() && record.ownership().is_some() {
             for other in self.launchers_beside(cluster, id, record) {
                 self.evaluations.look_at(other);
             }

@@ -30,7 +30,7 @@ impl Accounts {
     /// The pod is held: if it says that it is a target, it is to be looked at.
     pub(super) fn hold_target(&mut self, cluster: &Cluster, id: PodId) {
         let record = cluster.pods.get(id);
-        match record.and_then(|record| record.ownership.as_ref()?.migration.as_deref()) {
+        match record.and_then(|record| record.ownership()?.migration.as_deref()) {
             Some(migration) => self.targets.hold(id, migration),
             None if self.targets.migration(id).is_some() => self.forget_target(cluster, id),
             None => {}

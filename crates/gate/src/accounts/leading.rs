@@ -52,7 +52,7 @@ impl Accounts {
             self.await_lists(cluster, id);
         }
         let unreadable =
-            cluster.pods.iter().filter(|(_, record)| record.unreadable.is_some()).map(|(id, _)| id);
+            cluster.pods.iter().filter(|(_, record)| record.unreadable().is_some()).map(|(id, _)| id);
         for id in self.stages.held().chain(unreadable) {
             self.orders.tell(News::Held(id, now));
         }

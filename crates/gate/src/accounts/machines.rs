@@ -233,7 +233,7 @@ impl Accounts {
 
 /// What the VM is charged by of one of its launchers.
 pub(super) fn as_launcher(record: &PodRecord) -> Option<Launcher<'_>> {
-    let compute = &record.ownership.as_ref()?.compute;
+    let compute = &record.ownership()?.compute;
     Some(Launcher { whole: &record.charge, compute })
 }
 

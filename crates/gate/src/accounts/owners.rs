@@ -78,7 +78,7 @@ impl Accounts {
     pub(super) fn paying_owner(&self, cluster: &Cluster, record: &PodRecord) -> Option<Payer> {
         let owners = self.stages.owners();
         // A pod that is over is charged for its place as an object alone, and not through its VM.
-        let ownership = record.ownership.as_ref().filter(|_| !owners.is_empty() && !record.is_over())?;
+        let ownership = record.ownership().filter(|_| !owners.is_empty() && !record.is_over())?;
         if !cluster.is_launcher(record) {
             return None;
         }

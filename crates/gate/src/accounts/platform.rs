@@ -23,7 +23,7 @@ const FIXED: &str = "the pod is one of the platform that is charged as its virtu
 impl Accounts {
     /// Whether the pod takes nothing of its quotas.
     pub fn is_exempt(&self, cluster: &Cluster, record: &PodRecord) -> bool {
-        let Some(platform) = &record.platform else { return false };
+        let Some(platform) = record.platform() else { return false };
         let kubevirt = cluster.machines.controller();
         match cluster.config.platform.exemption(&record.name, &platform.created_by, kubevirt) {
             Exemption::Never => false,
@@ -48,8 +48,7 @@ impl Accounts {
         else {
             return false;
         };
-        let Some((known, ownership)) = cluster.namespaces.get(namespace).zip(record.ownership.as_ref())
-        else {
+        let Some((known, ownership)) = cluster.namespaces.get(namespace).zip(record.ownership()) else {
             return false;
         };
         if self.stages.owners().charged(&Owner::claimed(&known.name, ownership)).is_none() {
@@ -65,7 +64,7 @@ impl Accounts {
     /// A pod is not what it was, as which it is given, or is what it was not: if it is or was a launcher, whether those that
     /// are attached to its VM are exempt may have changed.
     pub fn on_launcher_changed(&mut self, cluster: &Cluster, record: &PodRecord) {
-        let Some(ownership) = record.ownership.as_ref().filter(|_| cluster.pods.have_attached()) else {
+        let Some(ownership) = record.ownership().filter(|_| cluster.pods.have_attached()) else {
             return;
         };
         // One without a stamp may be a launcher, or have been.

@@ -159,7 +159,7 @@ impl Accounts {
         self.orders.tell(News::Nothing(id));
         self.end_hold(id);
         self.orders.restate_all(&quotas);
-        if record.unreadable.is_none() {
+        if record.unreadable().is_none() {
             self.stages.arrive(id, payer, quotas);
         } else {
             // A pod that cannot be read is counted with the largest amount there is. Arriving, it would use up all room that
@@ -181,7 +181,7 @@ impl Accounts {
         // Another leader may have released it.
         let is_kept = |place| self.foreign_charges.is_kept(place);
         let may_be_theirs = quotas.iter().any(|id| is_kept(Place::Quota(*id)))
-            || record.ownership.is_some() && is_kept(Place::Anywhere);
+            || record.ownership().is_some() && is_kept(Place::Anywhere);
         if self.leading && !may_be_theirs {
             self.orders.tell(News::GateRemoved(first, record.name.clone(), now));
         }

@@ -71,7 +71,7 @@ impl Accounts {
 
     /// Whether evaluators that select the pod say what it is charged.
     pub(super) fn may_be_evaluated(&self, cluster: &Cluster, id: PodId, record: &PodRecord) -> bool {
-        if record.gates == Gates::Foreign || record.is_over() || record.unreadable.is_some() {
+        if record.gates == Gates::Foreign || record.is_over() || record.unreadable().is_some() {
             return false;
         }
         let Some(namespace) = cluster.namespaces.get(record.namespace) else { return false };
@@ -110,7 +110,7 @@ impl Accounts {
 
     /// The other launchers of a VM that is charged, of one of its launchers.
     pub(super) fn launchers_beside(&self, cluster: &Cluster, id: PodId, record: &PodRecord) -> Vec<PodId> {
-        let Some(ownership) = record.ownership.as_ref().filter(|_| cluster.machines.are_charged()) else {
+        let Some(ownership) = record.ownership().filter(|_| cluster.machines.are_charged()) else {
             return Vec::new();
         };
         if !cluster.is_launcher(record) {

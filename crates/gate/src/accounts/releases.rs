@@ -41,7 +41,7 @@ impl Accounts {
                     // What there is now was not evaluated.
                     None => false,
                 };
-                record.unreadable.is_none() && is_same && is_about
+                record.unreadable().is_none() && is_same && is_about
             }
             _ => true,
         }

@@ -95,7 +95,7 @@ impl Accounts {
 
     /// The other launchers of the pod's VM may be counted in its place.
     pub(super) fn look_at_shadows_beside(&mut self, cluster: &Cluster, id: PodId, record: &PodRecord) {
-        if self.shadow.is_on() && record.ownership.is_some() {
+        if self.shadow.is_on() && record.ownership().is_some() {
             self.shadow.note_all_moved(&self.launchers_beside(cluster, id, record));
         }
     }

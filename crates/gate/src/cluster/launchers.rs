@@ -28,7 +28,7 @@ impl Cluster {
     /// Whether the pod is one of a VM, and not only claims to be: KubeVirt's controller has created it. Of those that were
     /// created before there was a stamp, one at a time is believed, the oldest.
     pub fn is_launcher(&self, record: &PodRecord) -> bool {
-        let Some(ownership) = &record.ownership else { return false };
+        let Some(ownership) = record.ownership() else { return false };
         match &ownership.created_by {
             Some(creator) => self.machines.is_controller(creator),
             None => {
@@ -43,7 +43,7 @@ impl Cluster {
 
     /// The VM that the pod says controls it.
     pub fn claimed_owner(&self, record: &PodRecord) -> Option<Owner> {
-        let ownership = record.ownership.as_ref()?;
+        let ownership = record.ownership()?;
         Some(Owner::claimed(&self.namespaces.get(record.namespace)?.name, ownership))
     }
 
@@ -55,7 +55,7 @@ impl Cluster {
 
     /// The pod if it names a VM and any pod is attached to another.
     pub fn claimant(&self, id: PodId) -> Option<PodRecord> {
-        let is_claimant = |record: &&PodRecord| record.ownership.is_some() && self.pods.have_attached();
+        let is_claimant = |record: &&PodRecord| record.ownership().is_some() && self.pods.have_attached();
         self.pods.get(id).filter(is_claimant).cloned()
     }
 
@@ -81,7 +81,7 @@ impl Cluster {
 
 /// Whether the pod claims a VM and was created before there was a stamp.
 fn is_unstamped(record: &PodRecord) -> bool {
-    record.ownership.as_ref().is_some_and(|ownership| ownership.created_by.is_none())
+    record.ownership().is_some_and(|ownership| ownership.created_by.is_none())
 }
 
 /// The order in which pods were created.

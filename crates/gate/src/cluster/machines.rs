@@ -148,7 +148,7 @@ impl Machines {
         &'m self,
         namespace: &Arc<str>,
     ) -> impl Iterator<Item = (&'m Owner, &'m Arc<str>)> {
-        let first = Owner { namespace: Arc::clone(namespace), uid: Uid::Uuid(0) };
+        let first = Owner { namespace: Arc::clone(namespace), uid: Uid::from_number(0) };
         let from = self.known.range(first.clone()..).map(|(owner, machine)| (owner, &machine.name));
         from.take_while(move |(owner, _)| owner.namespace == first.namespace)
     }

@@ -6,6 +6,7 @@ mod facts;
 mod launchers;
 mod native;
 mod ownership;
+mod peculiar;
 mod platform;
 mod records;
 mod text;

@@ -82,7 +82,8 @@ pub(super) fn measure_sweep(quick: bool) -> Sweep {
     for pod in 0..waiting {
         let much = HALF + 1 + i128::from(pod / 2);
         let charge = if pod % 2 == 0 { of(much, 1) } else { of(1, much) };
-        let key = WaitKey { priority: Reverse(0), created: i64::from(pod), uid: Uid::Uuid(u128::from(pod)) };
+        let key =
+            WaitKey { priority: Reverse(0), created: i64::from(pod), uid: Uid::from_number(u128::from(pod)) };
         queue.wait(PodId(pod), key, 0, Arc::new(charge), Arc::clone(&quotas));
     }
     while queue.has_news() {
@@ -149,7 +150,7 @@ impl Queue {
     /// A pod comes and waits at the end. Returns how long that took, in nanoseconds.
     fn join(&mut self, pod: PodId) -> f64 {
         self.clock += 1;
-        let uid = Uid::Uuid(u128::from(pod.0).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
+        let uid = Uid::from_number(u128::from(pod.0).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
         let key = WaitKey { priority: Reverse(0), created: self.clock, uid };
         let charge = self.charges.get((pod.0 % self.classes) as usize).cloned().unwrap_or_default();
         let quotas = Arc::clone(&self.quotas);

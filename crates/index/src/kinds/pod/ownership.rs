@@ -85,26 +85,18 @@ impl Pods {
 
     pub(super) fn owner_key(&self, id: PodId) -> Option<OwnerKey> {
         let record = self.get(id)?;
-        let ownership = record.ownership.as_ref()?;
+        let ownership = record.ownership()?;
         let creator = ownership.created_by.clone().map_or(Creator::Unknown, Creator::Stamped);
         Some((record.namespace, ownership.machine.clone(), creator, id))
     }
 
     pub(super) fn unstamped_key(&self, id: PodId) -> Option<UnstampedKey> {
         let record = self.get(id).filter(|record| !record.is_over())?;
-        let ownership = record.ownership.as_ref().filter(|ownership| ownership.created_by.is_none())?;
+        let ownership = record.ownership().filter(|ownership| ownership.created_by.is_none())?;
         Some((record.namespace, ownership.machine.clone(), record.created, record.uid.clone(), id))
     }
 
-    /// Replaces the creator's name by an equal one that is there already.
-    pub(super) fn share_ownership(&mut self, ownership: Option<Ownership>) -> Option<Box<Ownership>> {
-        let mut ownership = ownership?;
-        if let Some(name) = &mut ownership.created_by {
-            self.share_creator(name);
-        }
-        Some(Box::new(ownership))
-    }
-
+    /// Replaces the name by an equal one that is there already.
     pub(super) fn share_creator(&mut self, name: &mut Arc<str>) {
         match self.creators.get(name) {
             Some(known) => *name = Arc::clone(known),

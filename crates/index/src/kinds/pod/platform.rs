@@ -46,14 +46,7 @@ impl Pods {
 
     pub(super) fn platform_key(&self, id: PodId) -> Option<PlatformKey> {
         let record = self.get(id)?;
-        let controller = record.platform.as_ref()?.controller.as_ref();
+        let controller = record.platform()?.controller.as_ref();
         Some((record.namespace, controller.map(|controller| controller.uid.clone()), id))
-    }
-
-    /// Replaces the creator's name by an equal one that is there already.
-    pub(super) fn share_platform(&mut self, platform: Option<PlatformPod>) -> Option<Box<PlatformPod>> {
-        let mut platform = platform?;
-        self.share_creator(&mut platform.created_by);
-        Some(Box::new(platform))
     }
 }

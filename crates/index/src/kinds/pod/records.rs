@@ -10,7 +10,8 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use sluice_engine::{Amount, Charge, PodId, Resource, ScopeFacts, Timers, Uid, WaitKey};
 
-use super::types::{Gates, OwnerKey, Ownership, PlatformKey, PlatformPod, PodFacts, UnstampedKey};
+use super::peculiar::Peculiar;
+use super::types::{Gates, OwnerKey, PlatformKey, PodFacts, UnstampedKey};
 use crate::kinds::namespace::{NamespaceId, Namespaces};
 use crate::list_number::{ListNumber, Source};
 use crate::version::Version;
@@ -32,8 +33,6 @@ pub struct PodRecord {
     pub created: i64,
     /// What it takes, or would take without gates.
     pub charge: Arc<Charge>,
-    /// What of it cannot be read; that is charged with the largest amount there is.
-    pub unreadable: Option<Box<Arc<str>>>,
     /// What its scopes depend on.
     pub scope_facts: Arc<ScopeFacts>,
     /// What holds it back.
@@ -41,10 +40,7 @@ pub struct PodRecord {
     /// Whether it has generic ephemeral volumes, which never changes. Their claims are created while it is held
     /// (`k8s.io/kubernetes/pkg/controller/volume/ephemeral/controller.go`).
     pub has_ephemeral_volumes: bool,
-    /// Of a pod that a VirtualMachineInstance controls.
-    pub ownership: Option<Box<Ownership>>,
-    /// Of a pod that the platform may have created.
-    pub platform: Option<Box<PlatformPod>>,
+    pub(super) peculiar: Option<Box<Peculiar>>,
     list: ListNumber,
     /// Where the namespace's list of pods has it.
     place: u32,
@@ -172,9 +168,9 @@ impl Pods {
             && self.overdue.moment(&id) == facts.overdue_at
             && known.priority == facts.priority
             && *known.scope_facts == facts.scope_facts
-            && known.unreadable.as_deref() == facts.unreadable.as_ref()
-            && known.ownership.as_deref() == facts.ownership.as_ref()
-            && known.platform.as_deref() == facts.platform.as_ref()
+            && known.unreadable() == facts.unreadable.as_ref()
+            && known.ownership() == facts.ownership.as_ref()
+            && known.platform() == facts.platform.as_ref()
             && *known.charge == facts.charge;
         if unchanged {
             return PodChange::Same;
@@ -185,14 +181,11 @@ impl Pods {
         }
         let (charge, scope_facts) = self.share(facts.charge, facts.scope_facts);
         self.leave_owner(id);
-        let ownership = self.share_ownership(facts.ownership);
-        let platform = self.share_platform(facts.platform);
+        let peculiar = self.peculiar(facts.unreadable, facts.ownership, facts.platform);
         if let Some(known) = self.records.get_mut(id.0 as usize).and_then(Option::as_mut) {
-            known.ownership = ownership;
-            known.platform = platform;
+            known.peculiar = peculiar;
             known.priority = facts.priority;
             known.charge = charge;
-            known.unreadable = facts.unreadable.map(Box::new);
             known.scope_facts = scope_facts;
             known.gates = facts.gates;
         }
@@ -240,7 +233,9 @@ impl Pods {
             self.leave_owner(id);
             if let Some(record) = self.records.get_mut(id.0 as usize).and_then(Option::as_mut) {
                 record.charge = charge;
-                record.unreadable = None;
+                if let Some(peculiar) = &mut record.peculiar {
+                    peculiar.unreadable = None;
+                }
                 taken.push(id);
             }
             self.join_owner(id);
@@ -274,12 +269,10 @@ impl Pods {
             priority: facts.priority,
             created: facts.created,
             charge,
-            unreadable: facts.unreadable.map(Box::new),
             scope_facts,
             gates: facts.gates,
             has_ephemeral_volumes: facts.has_ephemeral_volumes,
-            ownership: self.share_ownership(facts.ownership),
-            platform: self.share_platform(facts.platform),
+            peculiar: self.peculiar(facts.unreadable, facts.ownership, facts.platform),
             list: self.list,
             place,
         };
