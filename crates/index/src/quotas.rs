@@ -46,7 +46,8 @@ pub enum QuotaChange {
 /// All quotas.
 #[derive(Debug, Default)]
 pub struct Quotas {
-    records: HashMap<QuotaId, QuotaRecord>,
+    /// Each in a place of its own: who goes through all handles does not go through all records.
+    records: HashMap<QuotaId, Box<QuotaRecord>>,
     /// By namespace, if it has one, and name.
     by_name: HashMap<(Option<NamespaceId>, Arc<str>), QuotaId>,
     cluster: ClusterQuotas,
@@ -59,7 +60,7 @@ impl Quotas {
     /// A quota by its handle.
     #[must_use]
     pub fn get(&self, id: QuotaId) -> Option<&QuotaRecord> {
-        self.records.get(&id)
+        self.records.get(&id).map(|record| &**record)
     }
 
     /// A quota of a namespace by its name.
@@ -70,7 +71,7 @@ impl Quotas {
 
     /// All quotas with their handles.
     pub fn iter(&self) -> impl Iterator<Item = (QuotaId, &QuotaRecord)> {
-        self.records.iter().map(|(id, record)| (*id, record))
+        self.records.iter().map(|(id, record)| (*id, &**record))
     }
 
     /// How many quotas there are.
@@ -139,7 +140,7 @@ impl Quotas {
 
     /// A quota is gone.
     pub fn remove(&mut self, id: QuotaId, namespaces: &mut Namespaces) -> Option<QuotaRecord> {
-        let record = self.records.remove(&id)?;
+        let record = *self.records.remove(&id)?;
         self.move_cluster(id, None);
         self.by_name.remove(&(record.namespace(), Arc::clone(&record.name)));
         for namespace in record.namespaces() {
@@ -153,7 +154,7 @@ impl Quotas {
 
     /// The quota gets another handle. The old one stands for what it was before.
     pub fn renew(&mut self, id: QuotaId, namespaces: &mut Namespaces) -> Option<QuotaId> {
-        let record = self.records.remove(&id)?;
+        let record = *self.records.remove(&id)?;
         for namespace in record.namespaces() {
             if let Some(namespace) = namespaces.get_mut(namespace) {
                 namespace.set_quota(id, false);
@@ -173,7 +174,7 @@ impl Quotas {
                 namespace.set_quota(id, true);
             }
         }
-        self.records.insert(id, record);
+        self.records.insert(id, Box::new(record));
         id
     }
 }

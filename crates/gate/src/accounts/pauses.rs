@@ -138,9 +138,9 @@ impl Accounts {
 
     /// How many namespaces are paused, and when the last pause ends, in seconds since the epoch; 0 if there is none.
     pub fn paused(&self, cluster: &Cluster) -> (usize, i64) {
-        let end = self.pauses.ends().max().map_or(0, |end| end.as_second());
-        let all = cluster.namespaces.iter().filter(|_| end > 0);
-        (all.filter(|(id, _)| self.is_paused_target(cluster, *id)).count(), end)
+        let Some(end) = self.pauses.ends().max() else { return (0, 0) };
+        let paused = cluster.namespaces.iter().filter(|(id, _)| self.is_paused_target(cluster, *id));
+        (paused.count(), end.as_second())
     }
 
     /// When the pause that is in force in the namespace ends.

@@ -209,7 +209,7 @@ impl Quotas {
         is_selected: bool,
         namespaces: &mut Namespaces,
     ) -> bool {
-        let Some(cluster) = self.records.get_mut(&quota).and_then(QuotaRecord::cluster_mut) else {
+        let Some(cluster) = self.records.get_mut(&quota).and_then(|record| record.cluster_mut()) else {
             return false;
         };
         let has_changed =
@@ -242,7 +242,7 @@ impl Quotas {
 
     /// There is something else to show of these namespaces of the quota, and of its total.
     pub fn note_changed_namespaces(&mut self, id: QuotaId, names: impl IntoIterator<Item = Arc<str>>) {
-        if let Some(cluster) = self.records.get_mut(&id).and_then(QuotaRecord::cluster_mut) {
+        if let Some(cluster) = self.records.get_mut(&id).and_then(|record| record.cluster_mut()) {
             cluster.moved.extend(names);
             self.cluster.changed.insert(id);
         }
@@ -251,7 +251,7 @@ impl Quotas {
     /// Names of the namespaces that a quota selects now and did not, or the other way round, when this was asked last, and
     /// those of [`Self::note_changed_namespaces`].
     pub fn take_moved(&mut self, id: QuotaId) -> BTreeSet<Arc<str>> {
-        let cluster = self.records.get_mut(&id).and_then(QuotaRecord::cluster_mut);
+        let cluster = self.records.get_mut(&id).and_then(|record| record.cluster_mut());
         cluster.map(|cluster| std::mem::take(&mut cluster.moved)).unwrap_or_default()
     }
 
@@ -306,7 +306,7 @@ impl Quotas {
 
     fn on_charge_gone(&mut self, quota: &Uid) -> Option<QuotaId> {
         let id = self.find_cluster_by_uid(quota)?;
-        if let Some(cluster) = self.records.get_mut(&id).and_then(QuotaRecord::cluster_mut) {
+        if let Some(cluster) = self.records.get_mut(&id).and_then(|record| record.cluster_mut()) {
             cluster.charge = None;
         }
         Some(id)
