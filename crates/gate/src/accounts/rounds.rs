@@ -18,7 +18,8 @@ use crate::stage::Stage;
 enum Due {
     /// A pod at least.
     Some,
-    /// Evaluators say what pods take, and all of these run and were asked about lately.
+    /// Evaluators say what pods take, and each of these runs and was asked about lately, or is asked about later since they
+    /// do not work.
     NoneYet,
     /// Evaluators say of no pod what it takes.
     Never,
@@ -32,7 +33,7 @@ impl Accounts {
             match self.who_is_due(cluster, namespace, pods, now) {
                 Due::Some => {}
                 Due::NoneYet => {
-                    self.evaluations.rounds().skip(namespace);
+                    self.evaluations.rounds().skip(namespace, now.mono_ms);
                     continue;
                 }
                 Due::Never => {
@@ -84,7 +85,8 @@ impl Accounts {
                 continue;
             }
             let is_answered = matches!(self.evaluations.of(id, selected), Evaluation::Current(_));
-            if record.gates != Gates::None || asks_running || !is_answered {
+            let is_due = record.gates != Gates::None || asks_running || !is_answered;
+            if is_due && !self.evaluations.is_resting(id, now) {
                 return Due::Some;
             }
             due = Due::NoneYet;

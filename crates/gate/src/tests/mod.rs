@@ -38,6 +38,7 @@ mod relists;
 mod replica;
 mod resizes;
 mod rounds;
+mod rounds_resting;
 mod rules;
 pub mod safeguards;
 mod scrape;

@@ -8,7 +8,7 @@ use super::stories::{Story, at};
 use crate::{Action, Evaluate, NotRead, Outcome, ReadRound, Release};
 
 impl Story {
-    fn in_rounds() -> Self {
+    pub(super) fn in_rounds() -> Self {
         let mut story = Self::led();
         story.state.follow_evaluators(Some(config_with_others()), at(0));
         story.server.set_hard(1000);
@@ -17,7 +17,7 @@ impl Story {
     }
 
     /// Answers whatever is asked until nothing is, in steps of 100 ms, and returns the names of whom was asked about.
-    fn answer_all(&mut self, milli_cpu: i128, from: u64) -> Vec<String> {
+    pub(super) fn answer_all(&mut self, milli_cpu: i128, from: u64) -> Vec<String> {
         let mut names = Vec::new();
         for step in 0..30 {
             let now = from + step * 100;

@@ -120,3 +120,21 @@ fn pods_that_wait_are_told_of_elsewhere() {
     assert_eq!(story.gated(), Vec::<&str>::new(), "it is counted natively");
     assert!(told.starts_with("3 pods that run (a is one) have no answer"), "{told}");
 }
+
+/// After a start pods stand in line to be asked about, in a large cluster for most of a minute: each quota would say so, and
+/// say a moment later that it is over.
+#[test]
+fn pods_in_line_are_told_of_when_their_namespace_is_paused_no_longer() {
+    let mut story = Story::two_that_run();
+    let before = story.writes();
+    story.state.follow_evaluators(Some(config()), at(100_000));
+    for (_, pod) in story.server.pods() {
+        story.state.apply_pod_of(pod, content_of(pod), at(100_000));
+    }
+    let wait = |story: &mut Story, seconds: std::ops::Range<u64>| {
+        seconds.for_each(|second| drop(story.questions(second * 1_000)));
+        (story.writes() - before, story.evaluated_told().is_some())
+    };
+    assert_eq!(wait(&mut story, 100..130), (0, false));
+    assert!(wait(&mut story, 130..145).1);
+}

@@ -6,8 +6,9 @@ pub mod lanes;
 mod questions;
 pub mod rounds;
 mod safeguards;
+mod unready;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use sluice_engine::{Charge, PodId, Timers};
@@ -17,7 +18,9 @@ use crate::evaluators::{Content, EvaluatorsConfig, Price};
 use broken::Broken;
 use counts::Counts;
 use lanes::{AtOnce, Lanes};
+use questions::NEVER;
 use rounds::Rounds;
+use unready::{Lack, Unready};
 
 /// What is known of one pod. There is one of each pod, so it is small.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +70,7 @@ struct Open {
     retry_ms: u64,
     is_told: bool,
     has_expired: bool,
+    lack: Lack,
     is_native: bool,
     /// There is an answer about its content, and it is asked about again because other pods have changed.
     is_again: bool,
@@ -103,7 +107,7 @@ pub enum Answered {
 }
 
 /// Invariant: a pod whose content has no answer and that is asked about is open; an open one is in flight, has a turn, is to
-/// be looked at later, or its content is not known. `pending` and `unanswered` are about open pods without gates only.
+/// be looked at later, or its content is not known. `unready` is the sum of what open pods lack.
 #[derive(Debug, Default)]
 pub struct Evaluations {
     config: Option<Arc<EvaluatorsConfig>>,
@@ -116,10 +120,7 @@ pub struct Evaluations {
     at_once: AtOnce,
     rounds: Rounds,
     later: Timers<PodId>,
-    /// Pods that run, have no answer by this configuration, and are not known to fail.
-    pending: BTreeSet<(NamespaceId, PodId)>,
-    /// Those, and those that fail.
-    unanswered: BTreeSet<(NamespaceId, PodId)>,
+    unready: Unready,
     /// Namespaces that have no pending pod any more.
     ended: Vec<NamespaceId>,
     counts: Counts,
@@ -155,7 +156,7 @@ impl Evaluations {
 
     /// From now on these are asked. What is answered by then stays the last answer of each pod, and is for no content.
     pub fn configure(&mut self, config: Option<Arc<EvaluatorsConfig>>) -> u32 {
-        let ended = self.pending.iter().map(|(namespace, _)| *namespace).collect::<BTreeSet<_>>();
+        let ended = self.unready.pending();
         let (revision, last_serial) = (self.revision.wrapping_add(1).max(1), self.last_serial);
         let (known, charges) = match &config {
             Some(_) => {
@@ -220,7 +221,10 @@ impl Evaluations {
         (known.read, known.is_stale) = (revision, false);
         if let Some(open) = self.open.get_mut(&id).filter(|_| is_changed) {
             // Nothing was said yet of what it is now. It does not leave the turns of those that fail by that.
-            (open.failure, open.retry_ms, open.is_again) = (None, 0, false);
+            (open.failure, open.is_again) = (None, false);
+            if open.retry_ms == NEVER || !self.broken.is_any_of(open.selected) {
+                open.retry_ms = 0;
+            }
             self.count(id);
         }
         is_other
@@ -306,7 +310,7 @@ impl Evaluations {
     /// How many pods have no answer: those that wait, and those that run.
     pub fn without_answer(&self) -> (usize, usize) {
         let waiting = self.open.values().filter(|open| open.is_waiting && !open.is_again).count();
-        (waiting, self.unanswered.len())
+        (waiting, self.unready.unanswered())
     }
 
     /// Whether the pod with this content is asked about.

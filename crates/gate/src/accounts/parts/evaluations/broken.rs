@@ -27,6 +27,11 @@ impl Broken {
         repaired
     }
 
+    /// Whether one of these does not work: then no question to all of them has an answer.
+    pub fn is_any_of(&self, selected: u16) -> bool {
+        self.0.iter().enumerate().any(|(place, since)| since.is_some() && selected >> place & 1 == 1)
+    }
+
     /// Those whose pods are counted natively.
     pub fn native(&self, config: &EvaluatorsConfig, now_ms: u64) -> u16 {
         self.due(config).filter(|(_, due)| *due <= now_ms).fold(0, |bits, (place, _)| bits | 1 << place)

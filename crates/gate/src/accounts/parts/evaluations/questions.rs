@@ -8,17 +8,19 @@ use sluice_index::NamespaceId;
 
 use super::lanes::{Class, Flight};
 use super::rounds::Member;
+use super::unready::Lack;
 use super::{Answered, Evaluation, Evaluations, Known, Open};
 use crate::backoff::{backoff_ms, delay_ms};
 use crate::config::Moment;
 use crate::evaluators::{Again, Failed, NotRead, Said};
 
-/// A pod that has no answer is told of after so long (milliseconds).
+/// A pod that has no answer is told of after so long (milliseconds), where it waits or fails.
 const TOLD_MS: u64 = 2_000;
-/// So long a pod that runs keeps its namespace paused (milliseconds).
+/// So long a pod that runs keeps its namespace paused (milliseconds), and only then is told of if it does not fail: after a
+/// start all pods of a cluster stand in line, and each of their quotas would say so.
 const PAUSED_MS: u64 = 30_000;
 /// Of a pod that is not asked about again before something has changed.
-const NEVER: u64 = u64::MAX;
+pub(super) const NEVER: u64 = u64::MAX;
 /// After the first failure a pod is asked about again after so long (milliseconds).
 const RETRY_MS: u64 = 1_000;
 
@@ -37,10 +39,17 @@ impl Open {
             retry_ms: 0,
             is_told: false,
             has_expired: false,
+            lack: Lack { is_pending: false, is_unanswered: false },
             is_native: false,
             is_again: false,
             awaits_round: false,
         }
+    }
+
+    /// When the pod is to be told of, if it was not.
+    fn told_ms(&self) -> Option<u64> {
+        let after = if self.is_waiting || self.failure.is_some() { TOLD_MS } else { PAUSED_MS };
+        (!self.is_told && !self.is_again).then_some(self.since_ms + after)
     }
 }
 
@@ -85,10 +94,9 @@ impl Evaluations {
             }
         }
         if !is_waiting && !is_answered {
-            self.unanswered.insert((namespace, id));
-            if open.failure.is_none() && !open.has_expired {
-                self.pending.insert((namespace, id));
-            }
+            let is_pending = open.lack.is_pending || open.failure.is_none() && !open.has_expired;
+            let before = std::mem::replace(&mut open.lack, Lack { is_pending, is_unanswered: true });
+            self.unready.replace(open.namespace, before, open.lack);
         }
         if keeps_turn {
             self.give_turn(id);
@@ -140,6 +148,10 @@ impl Evaluations {
             if is_due && (open.failures == 0 || !self.lanes.has_failing(open.selected)) {
                 left.insert(id);
                 self.give_turn(id);
+            } else if is_due && self.broken.is_any_of(open.selected) {
+                // As if it had been asked about too. When they work again it is.
+                open.failures = open.failures.saturating_add(1);
+                open.retry_ms = now.mono_ms + backoff_ms(RETRY_MS, open.failures);
             } else if is_due {
                 // All of the same evaluators that failed share one turn: a round does not stand in line for it.
                 open.retry_ms = now.mono_ms + RETRY_MS;
@@ -148,6 +160,13 @@ impl Evaluations {
         }
         self.rounds.begin(namespace, left, asks_running, now.mono_ms);
         passed_over
+    }
+
+    /// Whether the pod is to be asked about later, for evaluators that are asked about it do not work. What changes in its
+    /// namespace meanwhile is no reason to read that.
+    pub fn is_resting(&self, id: PodId, now: Moment) -> bool {
+        let open = self.open.get(&id).filter(|open| open.failures > 0 && open.retry_ms > now.mono_ms);
+        open.is_some_and(|open| self.broken.is_any_of(open.selected))
     }
 
     /// The pods of a namespace cannot be sent along: of those that wait is told why, and nothing that was said before holds
@@ -164,7 +183,7 @@ impl Evaluations {
             let fresh = Open::new(namespace, selected, is_waiting, now);
             let open = self.open.entry(id).or_insert(fresh);
             (open.failure, open.awaits_round, open.is_again) = (Some(Arc::clone(&why.text)), true, false);
-            self.end_pending(namespace, id);
+            self.end_pending(id);
             self.arm(id);
             self.count(id);
         }
@@ -180,7 +199,7 @@ impl Evaluations {
             && !open.awaits_round
             && open.failures > 0
             && open.retry_ms != NEVER;
-        let told = (!open.is_told && !open.is_again).then_some(open.since_ms + TOLD_MS);
+        let told = open.told_ms();
         let expires = (!open.has_expired).then_some(open.since_ms + PAUSED_MS);
         let due = is_retried.then_some(open.retry_ms).into_iter().chain(told).chain(expires).min();
         match due {
@@ -205,12 +224,23 @@ impl Evaluations {
         let Some(open) = closed else { return };
         self.rounds.leave(open.namespace, id);
         self.later.cancel(&id);
-        self.unanswered.remove(&(open.namespace, id));
-        self.end_pending(open.namespace, id);
+        self.note_lack(open.namespace, open.lack, Lack::default());
+        if self.open.len() < self.open.capacity() / 8 {
+            // After a start, when each pod of the cluster was open, there is room for all of them.
+            self.open.shrink_to(self.open.len() * 2);
+        }
     }
 
-    fn end_pending(&mut self, namespace: NamespaceId, id: PodId) {
-        if self.pending.remove(&(namespace, id)) && !self.is_pending(namespace) {
+    fn end_pending(&mut self, id: PodId) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let (namespace, before) = (open.namespace, open.lack);
+        open.lack.is_pending = false;
+        let after = open.lack;
+        self.note_lack(namespace, before, after);
+    }
+
+    fn note_lack(&mut self, namespace: NamespaceId, before: Lack, after: Lack) {
+        if self.unready.replace(namespace, before, after) {
             self.ended.push(namespace);
         }
     }
@@ -279,8 +309,10 @@ impl Evaluations {
                 }
                 // It stays open as long as its content is not known.
                 self.ask(id, (namespace, selected), is_waiting, now);
-                self.unanswered.remove(&(namespace, id));
-                self.end_pending(namespace, id);
+                if let Some(open) = self.open.get_mut(&id) {
+                    let before = std::mem::take(&mut open.lack);
+                    self.note_lack(namespace, before, Lack::default());
+                }
                 Answered::Priced
             }
             Err(Failed { text, by, again }) => {
@@ -297,7 +329,7 @@ impl Evaluations {
                         Again::WhenChanged => NEVER,
                     };
                 }
-                self.end_pending(namespace, id);
+                self.end_pending(id);
                 self.arm(id);
                 self.count(id);
                 Answered::Failed
@@ -311,7 +343,7 @@ impl Evaluations {
         let mut told = Vec::new();
         while let Some(id) = self.later.pop_due(now.mono_ms) {
             let Some(open) = self.open.get_mut(&id) else { continue };
-            if !open.is_told && !open.is_again && open.since_ms + TOLD_MS <= now.mono_ms {
+            if open.told_ms().is_some_and(|due| due <= now.mono_ms) {
                 open.is_told = true;
                 told.push(id);
                 self.moved.push(id);
@@ -319,7 +351,7 @@ impl Evaluations {
             let (of, is_waiting) = ((open.namespace, open.selected), open.is_waiting);
             if !open.has_expired && open.since_ms + PAUSED_MS <= now.mono_ms {
                 open.has_expired = true;
-                self.end_pending(of.0, id);
+                self.end_pending(id);
             }
             self.ask(id, of, is_waiting, now);
         }
@@ -357,6 +389,6 @@ impl Evaluations {
             }
             self.ask(id, of, is_waiting, now);
         }
-        self.pending.iter().map(|(namespace, _)| *namespace).collect()
+        self.unready.pending()
     }
 }

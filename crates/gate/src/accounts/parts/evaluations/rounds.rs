@@ -273,10 +273,11 @@ impl Rounds {
         self.end(namespace, now_ms);
     }
 
-    /// No pod is to be asked about now: those that run will be.
-    pub fn skip(&mut self, namespace: NamespaceId) {
+    /// No pod is to be asked about now: those that run will be, if that is not for them to want.
+    pub fn skip(&mut self, namespace: NamespaceId, now_ms: u64) {
         let Some(round) = self.namespaces.get_mut(&namespace) else { return };
         (round.wants, round.is_held, round.presses) = (false, false, false);
+        round.wants_running &= round.running_from_ms > now_ms;
         self.resumed.append(&mut round.deferred);
         self.schedule(namespace);
     }

@@ -1,8 +1,6 @@
 //! What is asked before an answer is believed, and before sums are taken for complete. The simulations of evaluators fail
 //! without any one of these, which `tests/safeguards.rs` shows.
 
-use std::collections::BTreeSet;
-
 use sluice_engine::PodId;
 use sluice_index::NamespaceId;
 
@@ -26,7 +24,7 @@ impl Evaluations {
         if Safeguard::Pause.is_out() {
             return false;
         }
-        has_any(&self.pending, namespace)
+        self.unready.has_pending(namespace)
     }
 
     /// Whether pods that run in the namespace have no answer: what is recorded of them is not known.
@@ -35,10 +33,6 @@ impl Evaluations {
         if Safeguard::InFlight.is_out() {
             return false;
         }
-        has_any(&self.unanswered, namespace)
+        self.unready.has_unanswered(namespace)
     }
-}
-
-fn has_any(pods: &BTreeSet<(NamespaceId, PodId)>, namespace: NamespaceId) -> bool {
-    pods.range((namespace, PodId(0))..=(namespace, PodId(u32::MAX))).next().is_some()
 }
