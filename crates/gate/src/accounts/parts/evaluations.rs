@@ -2,6 +2,7 @@
 
 mod broken;
 mod counts;
+mod in_rounds;
 pub mod lanes;
 mod questions;
 pub mod rounds;

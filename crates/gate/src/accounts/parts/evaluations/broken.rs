@@ -27,7 +27,8 @@ impl Broken {
         repaired
     }
 
-    /// Whether one of these does not work: then no question to all of them has an answer.
+    /// Whether one of these does not work: then a question to all of them has no answer, unless it is the one by which it
+    /// is tried.
     pub fn is_any_of(&self, selected: u16) -> bool {
         self.0.iter().enumerate().any(|(place, since)| since.is_some() && selected >> place & 1 == 1)
     }

@@ -1,18 +1,16 @@
 //! Questions: who has a turn, what is in flight, and what is tried again.
 
-use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use sluice_engine::PodId;
 use sluice_index::NamespaceId;
 
 use super::lanes::{Class, Flight};
-use super::rounds::Member;
 use super::unready::Lack;
 use super::{Answered, Evaluation, Evaluations, Known, Open};
 use crate::backoff::{backoff_ms, delay_ms};
 use crate::config::Moment;
-use crate::evaluators::{Again, Failed, NotRead, Said};
+use crate::evaluators::{Again, Failed, Said};
 
 /// A pod that has no answer is told of after so long (milliseconds), where it waits or fails.
 const TOLD_MS: u64 = 2_000;
@@ -22,10 +20,10 @@ const PAUSED_MS: u64 = 30_000;
 /// Of a pod that is not asked about again before something has changed.
 pub(super) const NEVER: u64 = u64::MAX;
 /// After the first failure a pod is asked about again after so long (milliseconds).
-const RETRY_MS: u64 = 1_000;
+pub(super) const RETRY_MS: u64 = 1_000;
 
 impl Open {
-    const fn new(namespace: NamespaceId, selected: u16, is_waiting: bool, now: Moment) -> Self {
+    pub(super) const fn new(namespace: NamespaceId, selected: u16, is_waiting: bool, now: Moment) -> Self {
         Self {
             namespace,
             selected,
@@ -94,7 +92,8 @@ impl Evaluations {
             }
         }
         if !is_waiting && !is_answered {
-            let is_pending = open.lack.is_pending || open.failure.is_none() && !open.has_expired;
+            let fails = open.failure.is_some() || open.failures > 0 && self.broken.is_any_of(selected);
+            let is_pending = open.lack.is_pending || !fails && !open.has_expired;
             let before = std::mem::replace(&mut open.lack, Lack { is_pending, is_unanswered: true });
             self.unready.replace(open.namespace, before, open.lack);
         }
@@ -113,7 +112,7 @@ impl Evaluations {
     }
 
     /// The pod is to be asked about as soon as others that came before have been.
-    fn give_turn(&mut self, id: PodId) {
+    pub(super) fn give_turn(&mut self, id: PodId) {
         let Some(open) = self.open.get_mut(&id) else { return };
         (open.has_turn, open.awaits_round) = (true, false);
         let class = match (open.failures, open.is_waiting) {
@@ -124,73 +123,7 @@ impl Evaluations {
         self.lanes.push(open.selected, class, open.namespace, id);
     }
 
-    /// The namespace is read for its round: those of its pods that are to be asked about are. Returns those that wait and
-    /// whose content is not known. The round passes them over, so what was said of them before does not hold any more.
-    pub fn begin_round(&mut self, namespace: NamespaceId, members: Vec<Member>, now: Moment) -> Vec<PodId> {
-        let asks_running = self.rounds.asks_running(namespace, now.mono_ms);
-        let (mut left, mut passed_over) = (HashSet::new(), Vec::new());
-        for Member { pod: id, selected, is_waiting } in members {
-            let is_answered = matches!(self.of(id, selected), Evaluation::Current(_));
-            if is_answered && (is_waiting || asks_running) {
-                let fresh = Open { is_again: true, ..Open::new(namespace, selected, is_waiting, now) };
-                self.open.entry(id).or_insert(fresh);
-            }
-            let is_read = self.is_read(id);
-            if let Some(known) = self.slot(id).filter(|_| is_waiting && !is_read) {
-                known.is_current = false;
-                passed_over.push(id);
-            }
-            let Some(open) = self.open.get_mut(&id) else { continue };
-            // This is its round, also where it is not to be asked about yet: it is when its time has come.
-            open.awaits_round = false;
-            open.is_again &= is_read;
-            let is_due = is_read && open.serial.is_none() && !open.has_turn && open.retry_ms <= now.mono_ms;
-            if is_due && (open.failures == 0 || !self.lanes.has_failing(open.selected)) {
-                left.insert(id);
-                self.give_turn(id);
-            } else if is_due && self.broken.is_any_of(open.selected) {
-                // As if it had been asked about too. When they work again it is.
-                open.failures = open.failures.saturating_add(1);
-                open.retry_ms = now.mono_ms + backoff_ms(RETRY_MS, open.failures);
-            } else if is_due {
-                // All of the same evaluators that failed share one turn: a round does not stand in line for it.
-                open.retry_ms = now.mono_ms + RETRY_MS;
-            }
-            self.arm(id);
-        }
-        self.rounds.begin(namespace, left, asks_running, now.mono_ms);
-        passed_over
-    }
-
-    /// Whether the pod is to be asked about later, for evaluators that are asked about it do not work. What changes in its
-    /// namespace meanwhile is no reason to read that.
-    pub fn is_resting(&self, id: PodId, now: Moment) -> bool {
-        let open = self.open.get(&id).filter(|open| open.failures > 0 && open.retry_ms > now.mono_ms);
-        open.is_some_and(|open| self.broken.is_any_of(open.selected))
-    }
-
-    /// The pods of a namespace cannot be sent along: of those that wait is told why, and nothing that was said before holds
-    /// where they are too many.
-    pub fn end_unread(&mut self, namespace: NamespaceId, members: Vec<Member>, why: &NotRead, now: Moment) {
-        for Member { pod: id, selected, is_waiting } in members {
-            let is_answered = matches!(self.of(id, selected), Evaluation::Current(_));
-            if is_answered && !(is_waiting && why.are_too_many) {
-                continue;
-            }
-            if let Some(known) = self.slot(id) {
-                known.is_current = false;
-            }
-            let fresh = Open::new(namespace, selected, is_waiting, now);
-            let open = self.open.entry(id).or_insert(fresh);
-            (open.failure, open.awaits_round, open.is_again) = (Some(Arc::clone(&why.text)), true, false);
-            self.end_pending(id);
-            self.arm(id);
-            self.count(id);
-        }
-        self.rounds.not_read(namespace, why.are_too_many, now.mono_ms);
-    }
-
-    fn arm(&mut self, id: PodId) {
+    pub(super) fn arm(&mut self, id: PodId) {
         let Some(open) = self.open.get(&id) else { return };
         // One whose content is not known is asked about when it is.
         let is_retried = self.is_read(id)
@@ -231,7 +164,7 @@ impl Evaluations {
         }
     }
 
-    fn end_pending(&mut self, id: PodId) {
+    pub(super) fn end_pending(&mut self, id: PodId) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let (namespace, before) = (open.namespace, open.lack);
         open.lack.is_pending = false;
