@@ -2,6 +2,8 @@
 //!
 //! The CRDs in `deploy/crds/` are generated from the types here (`make gen`).
 
+#![warn(missing_docs)]
+
 mod aacrq;
 mod aaq;
 pub mod aaq_conditions;

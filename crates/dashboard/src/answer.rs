@@ -10,16 +10,13 @@ use tokio::sync::watch;
 /// Of what it is asked why it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubjectKind {
-    /// A pod.
     Pod,
     /// A `VirtualMachine`, or its instance.
     Vm,
-    /// A live migration.
     Migration,
 }
 
 impl SubjectKind {
-    /// All.
     pub const ALL: [Self; 3] = [Self::Pod, Self::Vm, Self::Migration];
 
     /// As `sluice why` calls it.
@@ -33,25 +30,12 @@ impl SubjectKind {
     }
 }
 
-/// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Why does it wait?
-    Why {
-        /// What it is.
-        kind: SubjectKind,
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    Why { kind: SubjectKind, namespace: String, name: String },
     /// What is in an `ApplicationAwareResourceQuota`, and who waits for it?
-    Quota {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    Quota { namespace: String, name: String },
 }
 
 impl Asked {
@@ -69,9 +53,7 @@ impl Asked {
 pub struct Link {
     /// What it is: `VM`, `pod`, `quota`.
     pub what: &'static str,
-    /// Its name.
     pub name: String,
-    /// How it is.
     pub state: String,
     /// It waits, or is waited for.
     pub is_held: bool,
@@ -97,9 +79,7 @@ pub struct Told {
 /// A pod that waits, of which no more is known than what was said of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// When it was created, in seconds since the epoch.
     pub since: Option<i64>,
@@ -107,7 +87,6 @@ pub struct Recorded {
     pub said: String,
 }
 
-/// What is in a quota.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaTold {
     /// What `sluice why quota` explains; `None`: nothing is known of it.
@@ -130,7 +109,6 @@ pub struct QuotaTold {
     pub missing: Vec<String>,
 }
 
-/// An answer.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// To [`Asked::Why`].
@@ -148,9 +126,7 @@ pub type Followed = watch::Receiver<Option<Arc<Answer>>>;
 /// What comes of one VM of a node that is drained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainRow {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub vm: String,
     /// What ResourceQuotas have for its next pod, Sluice's quotas, and head-room.
     pub room: [String; 3],
@@ -158,7 +134,6 @@ pub struct DrainRow {
     pub result: &'static str,
     /// It can leave the node.
     pub is_good: bool,
-    /// Why.
     pub message: String,
 }
 

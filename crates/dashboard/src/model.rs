@@ -19,7 +19,6 @@ pub struct Interruption {
     pub why: String,
 }
 
-/// What is known.
 #[derive(Debug, Default)]
 pub struct Model {
     cluster: String,
@@ -169,7 +168,6 @@ struct Inner {
 }
 
 impl Shared {
-    /// Shares a model.
     #[must_use]
     pub fn new(model: Model) -> Self {
         Self(Arc::new(Inner { model: RwLock::new(model), changed: watch::Sender::new(0) }))

@@ -23,7 +23,6 @@ impl Sort {
     ];
 }
 
-/// A page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     Overview { sort: Sort, filter: String },

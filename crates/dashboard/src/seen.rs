@@ -47,7 +47,6 @@ impl Line {
 /// What one namespace takes of a cluster quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// The namespace.
     pub namespace: String,
     /// By key.
     pub used: BTreeMap<String, Quantity>,
@@ -56,7 +55,6 @@ pub struct Share {
 /// A quota as its status says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Its keys.
     pub lines: Vec<Line>,
     /// How many pods wait for it.
     pub held: i64,
@@ -174,7 +172,6 @@ fn lines(hard: &BTreeMap<String, String>, used: &BTreeMap<String, String>) -> Ve
     hard.iter().map(line).collect()
 }
 
-/// A live migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// The VM that moves.
@@ -192,7 +189,6 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// Reads one.
     #[must_use]
     pub fn read(wire: &VmimWire) -> (Name, Self) {
         let record = VmimRecord::read(wire);
@@ -212,7 +208,6 @@ impl Migration {
         (name(&wire.metadata), migration)
     }
 
-    /// Whether it has ended.
     #[must_use]
     pub const fn is_final(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
@@ -222,11 +217,9 @@ impl Migration {
 /// A condition of the installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// Its type.
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Why.
     pub message: String,
 }
 

@@ -8,7 +8,6 @@ pub type Name = (String, String);
 /// What a watch tells. `Begin` begins a complete list, and what was not told since is not there at its `End`.
 #[derive(Clone, Debug)]
 pub enum Change<V> {
-    /// A list begins.
     Begin,
     /// An object is as told.
     Is(Name, V),

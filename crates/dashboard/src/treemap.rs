@@ -1,6 +1,5 @@
 //! Shares as areas: a squarified treemap (Bruls, Huizing, van Wijk 2000).
 
-/// A rectangle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Area {
     pub x: f64,

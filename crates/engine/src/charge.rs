@@ -13,9 +13,7 @@ use crate::resource::Resource;
 pub struct Amount(i128);
 
 impl Amount {
-    /// Nothing.
     pub const ZERO: Self = Self(0);
-    /// One unit.
     pub const ONE: Self = Self(NANOS_PER_UNIT);
     /// The largest magnitude of an entry of a [`Charge`] and of a value of `spec.hard`: 2^104 nano-units,
     /// about 2·10^22 units. Amounts above are charged as this, so that the sum over 8 million pods cannot
@@ -40,7 +38,6 @@ impl Amount {
         Quantity::from_nanos(self.0, format)
     }
 
-    /// Whether the amount is 0.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
@@ -108,7 +105,6 @@ impl Charge {
         Self(merged.into_boxed_slice())
     }
 
-    /// The amount of `resource`, if the charge has one.
     #[must_use]
     pub fn get(&self, resource: &Resource) -> Option<Amount> {
         let found = self.0.binary_search_by(|(candidate, _)| candidate.cmp(resource)).ok()?;

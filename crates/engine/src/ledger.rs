@@ -18,7 +18,6 @@ pub enum Claim {
 /// The running sums of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What is counted.
     pub resource: Resource,
     /// The limit; the smallest one if the quota names the resource twice (`cpu` and `requests.cpu`).
     pub hard: Amount,
@@ -62,7 +61,6 @@ pub struct Excess {
     pub requested: Amount,
     /// What is taken already.
     pub used: Amount,
-    /// The limit.
     pub hard: Amount,
 }
 

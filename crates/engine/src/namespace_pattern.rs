@@ -6,7 +6,6 @@ use std::str::FromStr;
 /// Which namespaces are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespacePattern {
-    /// The one of this name.
     Named(Box<str>),
     /// All whose names start so; written with `*` at the end.
     Starting(Box<str>),
@@ -21,7 +20,6 @@ pub enum NamespacePattern {
 pub struct NotANamespace(String);
 
 impl NamespacePattern {
-    /// The namespace of this name.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self::Named(name.into())

@@ -75,18 +75,14 @@ impl<'a> FromIterator<(&'a str, Quantity)> for ResourceList<'a> {
 /// `resources` of a container or a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources<'a> {
-    /// `requests`.
     pub requests: ResourceList<'a>,
-    /// `limits`.
     pub limits: ResourceList<'a>,
 }
 
 /// A container or init container of the spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Container<'a> {
-    /// `name`.
     pub name: &'a str,
-    /// `resources`.
     pub resources: Resources<'a>,
     /// `restartPolicy` is `Always`; only looked at for init containers.
     pub restartable: bool,
@@ -96,7 +92,6 @@ pub struct Container<'a> {
 /// resize.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerStatus<'a> {
-    /// `name`.
     pub name: &'a str,
     /// `resources`, if there.
     pub actuated: Option<ActuatedResources<'a>>,

@@ -108,7 +108,6 @@ impl Quantity {
         self.format
     }
 
-    /// Whether the value is 0.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.nanos == 0

@@ -1,6 +1,5 @@
 //! The kinds of quotas.
 
-/// The kind of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaKind {
     /// About the pods of one namespace.

@@ -19,9 +19,7 @@ pub use validate::{validate, validate_update};
 /// A quota spec with the texts of the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawQuotaSpec {
-    /// `hard`.
     pub hard: BTreeMap<String, Quantity>,
-    /// `scopes`.
     pub scopes: Vec<String>,
     /// `scopeSelector.matchExpressions`; `None` without a `scopeSelector`.
     pub scope_selector: Option<Vec<ScopeRequirementText>>,
@@ -30,15 +28,11 @@ pub struct RawQuotaSpec {
 /// An entry of `scopeSelector.matchExpressions` with the texts of the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeRequirementText {
-    /// `scopeName`.
     pub scope_name: String,
-    /// `operator`.
     pub operator: String,
-    /// `values`.
     pub values: Vec<String>,
 }
 
-/// What is wrong with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
     /// The value is not allowed.
@@ -56,11 +50,9 @@ pub enum FieldErrorKind {
 pub struct FieldError {
     /// Path of the field, such as `spec.hard[pods]`.
     pub field: String,
-    /// What is wrong with it.
     pub kind: FieldErrorKind,
     /// The offending value as JSON; empty where the value does not matter. Long values are cut.
     pub value: String,
-    /// The rule.
     pub detail: String,
 }
 
@@ -98,7 +90,6 @@ pub struct HardEntry {
     pub key: Arc<str>,
     /// What it counts. Two keys of a quota may count the same, such as `cpu` and `requests.cpu`.
     pub resource: Resource,
-    /// The limit.
     pub hard: Quantity,
     /// Who can consume it.
     pub kind: KeyKind,

@@ -46,7 +46,6 @@ pub enum Decision {
     Release {
         /// The pod.
         pod: PodId,
-        /// What it takes.
         charge: Arc<Charge>,
         /// From which quotas.
         quotas: Arc<QuotaSet>,
@@ -137,7 +136,6 @@ impl ReleaseQueue {
         }
     }
 
-    /// The ledger of a quota.
     #[must_use]
     pub fn ledger(&self, quota: QuotaId) -> Option<&Ledger> {
         self.entries.get(&quota).map(QuotaEntry::ledger)

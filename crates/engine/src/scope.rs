@@ -9,11 +9,9 @@ use crate::pod::{PodInput, is_best_effort};
 pub enum Scope {
     /// `spec.activeDeadlineSeconds` is set and not negative.
     Terminating,
-    /// Not `Terminating`.
     NotTerminating,
     /// The quality of service is best effort.
     BestEffort,
-    /// Not `BestEffort`.
     NotBestEffort,
     /// By `spec.priorityClassName`.
     PriorityClass,
@@ -95,7 +93,6 @@ pub struct ScopeFacts {
 }
 
 impl ScopeFacts {
-    /// The facts of a pod.
     #[must_use]
     pub fn of(pod: &PodInput<'_>) -> Self {
         Self {

@@ -35,6 +35,8 @@
 //!
 //! `sluice evaluator check --socket PATH` tries an evaluator without a cluster.
 
+#![warn(missing_docs)]
+
 mod answer;
 mod error;
 mod evaluator;

@@ -31,20 +31,10 @@ const AT_ONCE: usize = 8;
 pub enum NotReached {
     /// Nobody answers on the socket.
     #[error("could not connect to {path}: {source}")]
-    Connect {
-        /// The socket.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Connect { path: PathBuf, source: std::io::Error },
     /// The connection is of no use.
     #[error("could not ask {path} for its health: {why}")]
-    Health {
-        /// The socket.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
+    Health { path: PathBuf, why: String },
 }
 
 /// A pod to ask about.

@@ -19,22 +19,17 @@ pub enum EvaluatorError {
     /// Its rule or a selector, or the policy of a sidecar.
     #[error("{0}")]
     Rule(String),
-    /// The pod of an example.
     #[error("spec.examples[{number}].pod: {error}")]
     Pod {
         /// Which, from 0.
         number: usize,
-        /// Why.
         error: NativeChargeError,
     },
-    /// An amount of an example.
     #[error("spec.examples[{number}].charge[{key}]: {error}")]
     Amount {
         /// Which, from 0.
         number: usize,
-        /// Of which key.
         key: String,
-        /// Why.
         error: QuantityError,
     },
     /// The rule has no answer for an example.
@@ -42,7 +37,6 @@ pub enum EvaluatorError {
     NoAnswer {
         /// Which, from 0.
         number: usize,
-        /// Why.
         failure: Failure,
     },
     /// The rule says something else than an example.

@@ -139,9 +139,7 @@ impl Failure {
 pub struct NotEvaluated {
     /// The evaluator's name.
     pub evaluator: Arc<str>,
-    /// Which it is.
     pub who: Who,
-    /// Why.
     pub failure: Failure,
     /// It is the same until the pod or the evaluator changes.
     pub is_final: bool,

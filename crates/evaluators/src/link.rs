@@ -112,7 +112,6 @@ impl Link {
         drop(self.socket.shutdown(std::net::Shutdown::Both));
     }
 
-    /// Whether it has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         // Without its sender it has ended too.

@@ -32,12 +32,10 @@ pub struct Question {
     pub sidecars: Arc<[AskedSidecar]>,
 }
 
-/// A sidecar that is asked.
 #[derive(Clone, Debug)]
 pub struct AskedSidecar {
     /// Its place in the configuration.
     pub place: usize,
-    /// How it is asked.
     pub policy: Arc<SidecarPolicy>,
     /// Whether it is sent the other pods.
     pub sees_other_pods: bool,
@@ -46,7 +44,6 @@ pub struct AskedSidecar {
 /// What evaluators say of a pod, and which.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluated {
-    /// What it takes.
     pub verdict: Verdict,
     /// The rules that match it, a bit for each of [`Question::rules`].
     pub rules: u16,

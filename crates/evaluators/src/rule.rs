@@ -27,7 +27,6 @@ pub struct RuleEvaluator {
 }
 
 impl RuleEvaluator {
-    /// Reads the `spec` of the `Evaluator` of this name.
     #[must_use]
     pub fn read(name: &str, spec: &Value) -> Self {
         let Common { pods, namespaces, read, rules } = Common::read(spec);
@@ -44,7 +43,6 @@ impl RuleEvaluator {
         Self { name: name.into(), pods, namespaces, rule, rules }
     }
 
-    /// Its name.
     #[must_use]
     pub const fn name(&self) -> &Arc<str> {
         &self.name

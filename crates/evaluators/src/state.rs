@@ -10,7 +10,6 @@ use crate::discovery::{Absence, Presence};
 /// What is told of an evaluator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvaluatorState {
-    /// Its name.
     pub name: Arc<str>,
     /// The number of its incarnation, or why there is nobody to ask; `None`: it has not been looked for yet. Another number
     /// is another process, whose answers may differ.

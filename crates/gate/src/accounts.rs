@@ -106,7 +106,6 @@ impl Accounts {
         self.stages.owners().owner_of(id).map(|owner| &**owner)
     }
 
-    /// All pods that are held.
     pub fn held(&self) -> impl ExactSizeIterator<Item = PodId> {
         self.stages.held()
     }
@@ -181,7 +180,6 @@ impl Accounts {
         later.into_iter().flatten().min()
     }
 
-    /// Time has passed.
     pub fn pass_time(&mut self, cluster: &Cluster, now: Moment) {
         self.look_at_evaluations(cluster, now);
         self.keep_what_is_doubted(cluster, now);

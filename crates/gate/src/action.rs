@@ -42,18 +42,8 @@ pub enum Action {
 /// A quota as people and requests name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuotaRef {
-    /// One of a namespace.
-    Namespaced {
-        /// Its namespace.
-        namespace: Arc<str>,
-        /// Its name.
-        name: Arc<str>,
-    },
-    /// One of the cluster.
-    Cluster {
-        /// Its name.
-        name: Arc<str>,
-    },
+    Namespaced { namespace: Arc<str>, name: Arc<str> },
+    Cluster { name: Arc<str> },
 }
 
 impl QuotaRef {
@@ -66,7 +56,6 @@ impl QuotaRef {
         }
     }
 
-    /// `metadata.name`.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         match self {
@@ -96,13 +85,9 @@ pub enum RecordedIn {
 pub struct Record {
     /// The quota's handle.
     pub quota: QuotaId,
-    /// Its names.
     pub name: QuotaRef,
-    /// Its identity.
     pub uid: Uid,
-    /// What is written.
     pub object: RecordedIn,
-    /// What to write.
     pub target: StatusTarget,
     /// How many pods wait for the quota.
     pub held: i64,
@@ -141,11 +126,8 @@ impl Record {
 pub struct Release {
     /// The pod's handle.
     pub pod: PodId,
-    /// Its namespace.
     pub namespace: Arc<str>,
-    /// Its name.
     pub name: Box<str>,
-    /// Its identity.
     pub uid: Uid,
     /// The version that was decided on.
     pub version: Version,
@@ -154,11 +136,8 @@ pub struct Release {
 /// See [`Action::ReadMachine`].
 #[derive(Clone, Debug)]
 pub struct MachineRead {
-    /// Its namespace.
     pub namespace: Arc<str>,
-    /// Its name.
     pub name: Arc<str>,
-    /// Its identity.
     pub uid: Uid,
 }
 
@@ -167,7 +146,6 @@ pub struct MachineRead {
 pub enum Regarding {
     /// A pod that is held.
     Pod(PodId),
-    /// A quota.
     Quota(QuotaId),
     /// A VirtualMachineInstance that is not to have more, or whose pod is held.
     Machine,
@@ -175,9 +153,7 @@ pub enum Regarding {
     VirtualMachine,
     /// A migration whose target is held.
     Migration,
-    /// The configuration.
     Configuration,
-    /// A namespace.
     Namespace,
 }
 
@@ -188,13 +164,10 @@ pub struct GateEvent {
     pub regarding: Regarding,
     /// The namespace of that object; empty if it has none.
     pub namespace: Arc<str>,
-    /// Its name.
     pub name: Arc<str>,
-    /// Its identity.
     pub uid: Uid,
     /// A word for the kind of reason.
     pub reason: &'static str,
-    /// The sentence.
     pub message: String,
 }
 
@@ -203,16 +176,13 @@ pub struct GateEvent {
 pub enum RecordedObject {
     /// A quota of a namespace: its status does.
     Quota(ArqWire),
-    /// The charge of a cluster quota.
     Charge(ClusterQuotaChargeWire),
 }
 
 /// What became of an [`Action`].
 #[derive(Debug)]
 pub enum Outcome {
-    /// Of a [`Record`].
     Recorded(QuotaId, Uid, Answer<RecordedObject>),
-    /// Of a [`Release`].
     Released(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::ListQuotas`]: these namespaces were asked about.
     Listed(Vec<NamespaceId>, Answer<Vec<ArqWire>>),
@@ -220,7 +190,6 @@ pub enum Outcome {
     ClusterQuotasCaughtUp,
     /// Of [`Action::ListTargets`]: the watches have handed it on. It never fails.
     TargetsListed,
-    /// Of [`Action::Read`].
     Read(PodId, Uid, Answer<PodWire>),
     /// Of [`Action::ReadMachine`]; `None`: there is none of this name.
     MachineRead(MachineRead, Box<Answer<Option<VmiWire>>>),
@@ -230,11 +199,9 @@ pub enum Outcome {
     CaughtUp,
     /// Of a [`ReadRound`]: the namespace, and the number of the round.
     RoundRead(NamespaceId, u64, Result<(), NotRead>),
-    /// Of an [`Evaluate`].
     Evaluated {
         /// The pod's handle.
         pod: PodId,
-        /// Its identity.
         uid: Uid,
         /// What the answer is about.
         hash: u128,

@@ -75,7 +75,6 @@ pub type Ticket = u64;
 /// What comes of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// The answer.
     Judged(Judgement),
     /// The answer comes when the charge is recorded, as [`super::Action::Answer`].
     Recording(Ticket),

@@ -59,7 +59,6 @@ impl GateConfig {
         }
     }
 
-    /// Reads a pod.
     pub(super) fn read(&self, wire: &PodWire, now: Moment) -> PodFacts {
         let mut facts = PodFacts::read(wire, self.gate, self.rules, now.unix_s());
         let creator =

@@ -68,9 +68,7 @@ pub struct RoundOf {
 pub struct ReadRound {
     /// The namespace's handle.
     pub namespace: NamespaceId,
-    /// Its name.
     pub name: Arc<str>,
-    /// The round.
     pub round: RoundOf,
     /// How they are to be sent.
     pub form: OtherPodsForm,
@@ -141,11 +139,8 @@ pub struct Content {
 pub struct Evaluate {
     /// The pod's handle.
     pub pod: PodId,
-    /// Its namespace.
     pub namespace: Arc<str>,
-    /// Its name.
     pub name: Box<str>,
-    /// Its identity.
     pub uid: Uid,
     /// The version that its content was last seen in.
     pub version: Version,
@@ -168,7 +163,6 @@ pub struct Evaluate {
     pub config: Arc<EvaluatorsConfig>,
 }
 
-/// Who asks evaluators.
 pub trait AskEvaluators: Send + Sync {
     /// What the selected evaluators together charge for a pod. When it is the pod's turn at each of them, the answer comes
     /// within their deadlines, or is a failure. Until then it may take long.
@@ -186,7 +180,6 @@ pub trait AskEvaluators: Send + Sync {
 pub struct EvaluatorQuestion {
     /// The pod's identity.
     pub uid: Uid,
-    /// Its namespace.
     pub namespace: Arc<str>,
     /// [`PodView::hash`].
     pub hash: u128,
@@ -207,7 +200,6 @@ pub struct EvaluatorQuestion {
 /// What evaluators say of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// What is charged.
     pub price: Price,
     /// Those that match the pod, a bit for each of the evaluators.
     pub matched: u16,
@@ -233,7 +225,6 @@ pub enum Price {
 /// What evaluators charge for a pod as it is to be, and what that rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Priced {
-    /// The price.
     pub price: Price,
     /// The configuration by which it was asked for.
     pub revision: u32,

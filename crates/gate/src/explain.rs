@@ -26,23 +26,17 @@ use serde_json::Value;
 /// What an explanation is asked of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject<'n> {
-    /// A pod.
     Pod {
-        /// Its namespace.
         namespace: &'n str,
-        /// Its name.
         name: &'n str,
     },
     /// An `ApplicationAwareResourceQuota`.
     Quota {
-        /// Its namespace.
         namespace: &'n str,
-        /// Its name.
         name: &'n str,
     },
     /// An `ApplicationAwareClusterResourceQuota`.
     ClusterQuota {
-        /// Its name.
         name: &'n str,
     },
 }
@@ -63,7 +57,6 @@ pub enum Topic<'n> {
 /// What is told in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// The answer.
     Explained {
         /// One; of a VM one for each of its pods.
         explanations: Vec<Explanation>,
@@ -79,9 +72,7 @@ pub enum Told {
 /// Why things are as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Explanation {
-    /// Of a pod.
     Pod(PodExplanation),
-    /// Of a quota.
     Quota(QuotaExplanation),
 }
 

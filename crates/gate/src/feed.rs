@@ -21,7 +21,6 @@ use super::targeting::{report_released, targeting};
 
 /// Every replica is fed, leader or not. The events of one kind have to come in their order.
 impl Gate {
-    /// An event of the watch of pods.
     pub fn on_pods(&self, event: &Event<PodWire>) {
         match event {
             Event::Init => self.change(Work::Watch, |state, _| state.begin_pods()),
@@ -96,7 +95,6 @@ impl Gate {
         self.change(Work::Watch, |state, _| state.limit_evaluators(at_once));
     }
 
-    /// An event of the watch of namespaces.
     pub fn on_namespaces(&self, event: &Event<NamespaceWire>) {
         self.change(Work::Watch, |state, now| match event {
             Event::Init => state.begin_namespaces(),

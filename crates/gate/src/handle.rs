@@ -58,9 +58,7 @@ pub struct Gate {
 /// The health of the watches that feed the gate.
 #[derive(Clone, Debug)]
 pub struct GateWatches {
-    /// Of pods.
     pub pods: WatchHealth,
-    /// Of namespaces.
     pub namespaces: WatchHealth,
     /// Of `ApplicationAwareResourceQuota`s.
     pub quotas: WatchHealth,
@@ -68,11 +66,8 @@ pub struct GateWatches {
     pub cluster_quotas: WatchHealth,
     /// Of `ClusterQuotaCharge`s.
     pub charges: WatchHealth,
-    /// Of `AAQ`s.
     pub aaqs: WatchHealth,
-    /// Of DeviceClasses.
     pub device_classes: WatchHealth,
-    /// Of `Evaluator`s.
     pub evaluators: WatchHealth,
     /// Of VirtualMachineInstances.
     pub machines: WatchHealth,

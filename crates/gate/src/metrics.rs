@@ -142,7 +142,6 @@ impl GateMetrics {
 /// series. Names, labels and units of the first two are those of application-aware-quota.
 #[derive(Debug)]
 pub struct QuotaCollector {
-    /// The gate.
     pub state: Arc<Mutex<State>>,
     /// Says how old a pod is: its creation is a time of this clock.
     pub clock: Arc<ServerClock>,

@@ -36,7 +36,6 @@ pub struct NamespacePods {
 /// How the pods of a namespace fit in a question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fit {
-    /// Whole.
     #[default]
     Whole,
     /// Cut to what counting needs.

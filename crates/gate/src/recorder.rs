@@ -107,7 +107,6 @@ impl Recorder {
         actions
     }
 
-    /// Time has passed.
     pub fn pass_time(&mut self, now: Moment) {
         self.writes.pass_time(now);
         self.lists.pass_time(now);

@@ -67,9 +67,7 @@ pub trait AskShadows: Send + Sync {
 /// What an evaluator that is asked later says of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaidLater {
-    /// Its place.
     pub place: usize,
-    /// What it says.
     pub opinion: Opinion,
     /// It says the same until the pod changes.
     pub is_final: bool,
@@ -120,13 +118,10 @@ pub struct ShadowFigures {
 pub struct ShadowAmount {
     /// The namespace of the quota; empty: it is a cluster quota.
     pub namespace: Arc<str>,
-    /// The quota.
     pub quota: QuotaName,
     /// The key as the quota has it.
     pub key: String,
-    /// The limit.
     pub hard: Quantity,
-    /// What is taken.
     pub used: Quantity,
     /// What would be taken.
     pub enforced: Quantity,
@@ -139,14 +134,10 @@ impl ShadowAmount {
     }
 }
 
-/// Which pod was seen.
 #[derive(Clone, Debug)]
 pub struct SeenPod {
-    /// Its namespace.
     pub namespace: Box<str>,
-    /// Its name.
     pub name: Box<str>,
-    /// Its identity.
     pub uid: sluice_engine::Uid,
 }
 

@@ -35,7 +35,6 @@ pub(super) enum Stage {
     },
     /// The pod has no gates and takes from its quotas.
     Counted {
-        /// What it takes.
         charge: Arc<Charge>,
         /// From which quotas.
         quotas: Arc<QuotaSet>,

@@ -301,7 +301,6 @@ impl State {
         Held::ALL.map(|(word, why)| (word, self.accounts.held_for(why)))
     }
 
-    /// What is watched.
     pub(super) const fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -311,7 +310,6 @@ impl State {
         self.cluster.quota_ref(id)
     }
 
-    /// All pods, namespaces and quotas.
     #[must_use]
     pub fn index(&self) -> (&Pods, &Namespaces, &Quotas) {
         (&self.cluster.pods, &self.cluster.namespaces, &self.cluster.quotas)

@@ -35,13 +35,9 @@ use crate::tools::Tools;
 pub struct HeadroomSetup {
     /// What is known of the cluster, and of the locks in it.
     pub locks: ObservedLocks,
-    /// Reads.
     pub requests: Requests,
-    /// Writes.
     pub writer: StatusWriter,
-    /// The API servers.
     pub servers: Arc<Servers>,
-    /// Counters.
     pub metrics: HeadroomMetrics,
     /// The namespace of the installation, which has the quota that proofs are about.
     pub namespace: String,

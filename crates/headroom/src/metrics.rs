@@ -50,7 +50,6 @@ impl Default for HeadroomMetrics {
 }
 
 impl HeadroomMetrics {
-    /// Registers `headroom_*`.
     pub fn register(&self, registry: &mut Registry) {
         let ours = registry.sub_registry_with_prefix("headroom");
         ours.register("targets", "Target pods that were judged, by how it ended", self.targets.clone());

@@ -52,7 +52,6 @@ impl std::fmt::Debug for Requests {
 }
 
 impl Requests {
-    /// Requests of `client`.
     #[must_use]
     pub fn new(client: Client, clock: Arc<ServerClock>) -> Self {
         Self { client, clock }

@@ -12,18 +12,14 @@ use crate::protocol::Ending;
 /// A pod to be let in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// Its uid.
     pub pod: Uid,
     /// The pod attaches volumes to the migration's launcher; otherwise it is that launcher.
     pub attaches: bool,
-    /// The migration that it is for.
     pub migration: MigrationRef,
-    /// What it takes.
     pub need: Need,
 }
 
 impl Target {
-    /// Its namespace.
     pub(crate) const fn namespace(&self) -> &Arc<str> {
         &self.migration.namespace
     }
@@ -36,16 +32,13 @@ pub struct MigrationRef {
     pub namespace: Arc<str>,
     /// Name of the VirtualMachineInstanceMigration.
     pub name: Arc<str>,
-    /// Its uid.
     pub uid: Uid,
     /// Name of the VirtualMachineInstance.
     pub machine: Arc<str>,
-    /// Its uid.
     pub machine_uid: Uid,
 }
 
 impl MigrationRef {
-    /// Refers to a migration of this machine.
     #[must_use]
     pub fn new(migration: &VmimRecord, machine: &VmiRecord) -> Self {
         Self {
@@ -63,9 +56,7 @@ impl MigrationRef {
 pub struct Outcome {
     /// For whom it was.
     pub target: Target,
-    /// How it ended.
     pub ending: Ending,
-    /// What was raised.
     pub raises: Vec<Raise>,
     /// From the first raise to the last restore.
     pub raised_for: Duration,

@@ -40,13 +40,11 @@ pub struct Cluster {
     pub vmims: Vmims,
     /// Virtual machines that run.
     pub vmis: Vmis,
-    /// ResourceQuotas.
     pub resource_quotas: ResourceQuotas,
     /// `VirtualMachineMigrationResourceQuota`s.
     pub vmmrqs: Vmmrqs,
     /// `HeadroomPolicy`s.
     pub policies: Policies,
-    /// Namespaces.
     pub namespaces: HeadroomNamespaces,
     /// Pods of virtual machines.
     pub launchers: Launchers,
@@ -59,7 +57,6 @@ pub trait Kind: Sized {
     /// What is kept of them.
     type Records: Watched<Wire = Self>;
 
-    /// The records in a cluster.
     fn records(cluster: &Cluster) -> &Self::Records;
 
     /// As [`Self::records`], to change them.
@@ -113,7 +110,6 @@ impl Cluster {
         self.resource_quotas.records_in(namespace).iter().map(|record| resolved(record, opted_out)).collect()
     }
 
-    /// A quota by its name.
     #[must_use]
     pub fn quota(&self, namespace: &str, name: &str) -> Option<NativeQuota> {
         let record = self.resource_quotas.record(namespace, name)?;

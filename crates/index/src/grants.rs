@@ -13,7 +13,6 @@ pub struct BudgetWires {
     pub asked: GrantNames,
     /// The namespace's own grants.
     pub vmmrqs: Vec<VmmrqWire>,
-    /// Policies.
     pub policies: Vec<HeadroomPolicyWire>,
     /// The namespace, by whose labels policies select.
     pub namespace: Option<NamespaceWire>,

@@ -23,7 +23,6 @@ impl<K, V> Default for Listed<K, V> {
 }
 
 impl<K: Ord, V> Listed<K, V> {
-    /// A list begins.
     pub const fn begin_list(&mut self) {
         self.list.begin();
     }

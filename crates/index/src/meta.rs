@@ -196,7 +196,6 @@ pub(crate) fn of_vmi<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
     Ok(ObjectMeta { annotations, owner_references, ..meta })
 }
 
-/// The annotations of a pause.
 #[derive(Deserialize)]
 struct PauseAnnotations {
     #[serde(rename = "quota.sluice.dev/paused")]

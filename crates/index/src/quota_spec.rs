@@ -8,7 +8,6 @@ use sluice_engine::{Quantity, RawQuotaSpec, ScopeRequirementText};
 
 use crate::quantity::{ResourceTexts, resource_list};
 
-/// `spec` of a quota.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaSpecWire {
@@ -51,7 +50,6 @@ impl QuotaSpecWire {
     }
 }
 
-/// `spec.scopeSelector` of a quota.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScopeSelectorWire {
@@ -60,7 +58,6 @@ pub struct ScopeSelectorWire {
     pub match_expressions: Option<Vec<ScopeRequirementWire>>,
 }
 
-/// One requirement of a scope selector.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScopeRequirementWire {

@@ -43,7 +43,6 @@ pub enum QuotaChange {
     Same,
 }
 
-/// All quotas.
 #[derive(Debug, Default)]
 pub struct Quotas {
     /// Each in a place of its own: who goes through all handles does not go through all records.
@@ -57,13 +56,11 @@ pub struct Quotas {
 }
 
 impl Quotas {
-    /// A quota by its handle.
     #[must_use]
     pub fn get(&self, id: QuotaId) -> Option<&QuotaRecord> {
         self.records.get(&id).map(|record| &**record)
     }
 
-    /// A quota of a namespace by its name.
     #[must_use]
     pub fn find(&self, namespace: NamespaceId, name: &str) -> Option<QuotaId> {
         self.by_name.get(&(Some(namespace), Arc::from(name))).copied()
@@ -138,7 +135,6 @@ impl Quotas {
         }
     }
 
-    /// A quota is gone.
     pub fn remove(&mut self, id: QuotaId, namespaces: &mut Namespaces) -> Option<QuotaRecord> {
         let record = *self.records.remove(&id)?;
         self.move_cluster(id, None);

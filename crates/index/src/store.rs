@@ -14,9 +14,7 @@ use crate::version::Version;
 /// Namespace and name of an object; the namespace of a cluster-wide one is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// `metadata.namespace`.
     pub namespace: Arc<str>,
-    /// `metadata.name`.
     pub name: Arc<str>,
 }
 
@@ -34,7 +32,6 @@ fn named(meta: &ObjectMeta) -> (&str, &str) {
 /// Where a change of an object may matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Affected {
-    /// In this namespace.
     Namespace(Arc<str>),
     /// In any namespace.
     Everywhere,
@@ -45,9 +42,7 @@ pub enum Affected {
 pub struct Record<B> {
     /// `metadata.namespace`; empty for cluster-wide objects.
     pub namespace: Arc<str>,
-    /// `metadata.name`.
     pub name: Arc<str>,
-    /// `metadata.uid`.
     pub uid: Uid,
     /// The version that the rest was read from.
     pub version: Version,
@@ -109,7 +104,6 @@ pub trait Watched {
     /// What its objects are decoded to.
     type Wire;
 
-    /// A list begins.
     fn begin_list(&mut self);
 
     /// An object was seen, in a list or by an event.

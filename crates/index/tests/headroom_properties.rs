@@ -1,5 +1,5 @@
 //! Kinds of the cluster against a recomputation, over arbitrary sequences of updates, deletions and relists.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

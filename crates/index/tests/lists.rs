@@ -1,7 +1,7 @@
 //! The contract of lists and sweeps ([`Watched`]), which the gate's kinds keep too: in the middle of a list nothing is
 //! forgotten, a list that breaks off removes nothing, and what a complete one did not have is gone,
 //! whatever answers have said meanwhile.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used)]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;

@@ -1,5 +1,5 @@
 //! The index of pods against a plain map, over arbitrary sequences of updates, deletions and relists.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,6 @@
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    missing_docs,
     reason = "a test stops at the first thing that is not as it must be"
 )]
 

@@ -13,11 +13,9 @@ use crate::rbac::{READ, account, binding, named, role, rule, subject};
 /// The names that differ.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PartNames {
-    /// Deployment of the controller.
     pub controller: &'static str,
     /// Deployment and Service of the webhook.
     pub webhook: &'static str,
-    /// Deployment of the operator.
     pub operator: &'static str,
     /// Secret of the own authority.
     pub authority: &'static str,

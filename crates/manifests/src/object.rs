@@ -49,7 +49,6 @@ pub(crate) fn metadata(options: &InstallOptions, name: &str) -> Value {
     json!({ "name": name, "namespace": options.namespace, "labels": labels(Some(name)) })
 }
 
-/// `metadata` of an object of the cluster.
 pub(crate) fn cluster_metadata(name: &str) -> Value {
     json!({ "name": name, "labels": labels(Some(name)) })
 }

@@ -37,7 +37,6 @@ impl OfEvaluator {
     }
 }
 
-/// Of a container.
 pub(crate) fn name(container: &Value) -> &str {
     container.get("name").and_then(Value::as_str).unwrap_or_default()
 }

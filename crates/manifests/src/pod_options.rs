@@ -12,11 +12,8 @@ use crate::exact::Exact;
 /// What pods get besides.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodOptions {
-    /// Labels of all pods.
     pub labels: BTreeMap<String, String>,
-    /// Annotations of all pods.
     pub annotations: BTreeMap<String, String>,
-    /// Affinity of all pods.
     pub affinity: Exact<Affinity>,
     /// How pods are spread. One without a selector is about the pods of its component. None: over nodes, where it can be.
     pub topology_spread: Vec<Exact<TopologySpreadConstraint>>,

@@ -14,9 +14,7 @@ pub struct AdmissionPolicy {
     pub name: &'static str,
     /// Whether it changes objects (Kubernetes 1.36); else it judges them.
     pub mutates: bool,
-    /// The policy.
     pub policy: Value,
-    /// Its binding.
     pub binding: Value,
 }
 
@@ -75,7 +73,6 @@ pub(crate) fn judge(policy: &mut Value, about: &[String], validations: Vec<Value
     set_in(policy, "spec", "validations", json!(validations));
 }
 
-/// The binding of the policy of this kind and name.
 pub(crate) fn binding(kind: &str, name: &str) -> Value {
     let mut spec = json!({ "policyName": name });
     if kind == VALIDATING {

@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Resources {
     /// Of the controller. Its memory grows with pods and quotas.
     pub controller: Amounts,
-    /// Of the webhook.
     pub webhook: Amounts,
-    /// Of the operator.
     pub operator: Amounts,
 }
 

@@ -8,7 +8,6 @@ use crate::options::Platform;
 /// User and group of the containers; the image has an entry for them.
 const NON_ROOT: u32 = 65532;
 
-/// Of a pod.
 pub(crate) fn of_pod(platform: Platform) -> Value {
     let mut context = json!({
         "runAsNonRoot": true,
@@ -22,7 +21,6 @@ pub(crate) fn of_pod(platform: Platform) -> Value {
     context
 }
 
-/// Of a container.
 pub(crate) fn of_container() -> Value {
     json!({
         "allowPrivilegeEscalation": false,

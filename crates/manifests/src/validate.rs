@@ -34,7 +34,6 @@ pub(crate) const OWN_LABELS: [&str; 4] = [
 pub struct InvalidOption {
     /// As a file of options has it, and as the command line does.
     pub field: &'static str,
-    /// What is wrong with it.
     pub problem: String,
     /// What to do.
     pub remedy: &'static str,

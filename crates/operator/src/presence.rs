@@ -6,7 +6,6 @@ pub enum Presence {
     /// Not known yet: nothing is made, and nothing removed.
     #[default]
     Unknown,
-    /// It is.
     Installed,
     /// The `AAQ` with this uid is being deleted, and no other is there. It goes once all of it is removed.
     Leaving(String),

@@ -12,7 +12,6 @@ use crate::fault::Fault;
 use crate::node::Arithmetic;
 use crate::value::{List, Text, Value};
 
-/// The result of an operator.
 pub(crate) fn compute<'a>(
     operator: Arithmetic,
     left: &Value<'a>,

@@ -10,11 +10,9 @@ use crate::place::{Field, Position};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {position}: {why}")]
 pub struct EvaluationError {
-    /// The field.
     pub field: Field,
     /// The place in its text.
     pub position: Position,
-    /// Why.
     pub why: Fault,
 }
 
@@ -31,20 +29,13 @@ pub enum Fault {
     MadeBytes,
     /// A key that a map does not have.
     #[error("there is no {key:?} here: ask before with has(), or with {key:?} in …")]
-    NoKey {
-        /// The key.
-        key: String,
-    },
+    NoKey { key: String },
     /// A key that Kubernetes charges nothing of.
     #[error("Kubernetes charges this pod no {key:?}: ask before with {key:?} in native")]
-    NoNative {
-        /// The key.
-        key: String,
-    },
+    NoNative { key: String },
     /// An index outside of a list.
     #[error("there is no element {index} in a list of {len}: ask before with size(), or use exists()")]
     NoElement {
-        /// The index.
         index: i64,
         /// Elements that there are.
         len: usize,
@@ -52,7 +43,6 @@ pub enum Fault {
     /// An operator between types that it does not join.
     #[error("{operator} cannot be used between {left} and {right}{}", between(left, right))]
     Types {
-        /// The operator.
         operator: &'static str,
         /// Type of the value before it.
         left: &'static str,
@@ -64,63 +54,36 @@ pub enum Fault {
     Type {
         /// The function or operator.
         function: &'static str,
-        /// What it takes.
         wants: &'static str,
         /// The type that it was given.
         found: &'static str,
     },
     /// A number outside of what can be counted.
     #[error("the result of {operator} is too large: integers have 64 bits, amounts about 1.7e29")]
-    Overflow {
-        /// The operator.
-        operator: &'static str,
-    },
+    Overflow { operator: &'static str },
     /// Division by zero.
     #[error("{operator} by zero: ask before whether it is zero")]
-    ByZero {
-        /// The operator.
-        operator: &'static str,
-    },
+    ByZero { operator: &'static str },
     /// A text that is no amount.
     #[error("{text:?} is no amount: {error}")]
-    NotAnAmount {
-        /// The text.
-        text: String,
-        /// Why.
-        error: QuantityError,
-    },
+    NotAnAmount { text: String, error: QuantityError },
     /// A text that is no integer.
     #[error("{text:?} is no integer of 64 bits: write digits, or use quantity()")]
-    NotAnInt {
-        /// The text.
-        text: String,
-    },
+    NotAnInt { text: String },
     /// `min` or `max` of nothing.
     #[error("{function} of an empty list: ask before with size(), or add an element")]
-    EmptyList {
-        /// The function.
-        function: &'static str,
-    },
+    EmptyList { function: &'static str },
     /// A text that is too long to match.
     #[error(
         "a text of {bytes} bytes is matched, at most {MAX_TEXT} can be: use startsWith, endsWith or contains"
     )]
-    LongText {
-        /// Its length.
-        bytes: usize,
-    },
+    LongText { bytes: usize },
     /// A charge below zero.
     #[error("the amount is {amount}, below zero: use [amount, 0].max()")]
-    Negative {
-        /// The amount.
-        amount: Quantity,
-    },
+    Negative { amount: Quantity },
     /// A charge above what quotas can hold.
     #[error("the amount is {amount}, no quota is that large: the limit is 2^104 nano-units, about 2e22")]
-    TooLarge {
-        /// The amount.
-        amount: Quantity,
-    },
+    TooLarge { amount: Quantity },
 }
 
 impl Fault {

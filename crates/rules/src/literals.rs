@@ -6,7 +6,6 @@ use sluice_engine::Quantity;
 use crate::node::Kind;
 use crate::refusal::Refusal;
 
-/// A literal.
 pub(crate) fn read(literal: &LiteralValue) -> Result<Kind, Refusal> {
     Ok(match literal {
         LiteralValue::Null => Kind::Null,

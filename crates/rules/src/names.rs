@@ -37,7 +37,6 @@ const fn usage(
     Usage { function, as_method, alone, usage }
 }
 
-/// The function of this name.
 pub(crate) fn function(name: &str) -> Result<&'static Usage, Refusal> {
     USAGES
         .iter()

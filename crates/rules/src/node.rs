@@ -19,9 +19,7 @@ pub(crate) enum Kind {
     Int(i64),
     Amount(Quantity),
     Text(Box<str>),
-    /// The variable `pod`.
     Pod,
-    /// The variable `native`.
     Native,
     /// The element of a macro, by how many macros are around it.
     Element(usize),

@@ -27,9 +27,7 @@ impl fmt::Display for Field {
 /// A place in an expression: both numbers start at 1, columns are counted in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// The line.
     pub line: u32,
-    /// The column.
     pub column: u32,
 }
 

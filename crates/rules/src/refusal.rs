@@ -7,11 +7,9 @@ use crate::place::{Field, Position};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {}{why}", position.map(|it| format!("{it}: ")).unwrap_or_default())]
 pub struct CompileError {
-    /// The field.
     pub field: Field,
     /// The place in its text; absent where it is about all of it.
     pub position: Option<Position>,
-    /// Why.
     pub why: Refusal,
 }
 
@@ -23,10 +21,7 @@ pub enum Refusal {
     Empty,
     /// More than [`MAX_LEN`].
     #[error("the expression has {bytes} bytes, at most {MAX_LEN} are allowed: write several Evaluators")]
-    TooLong {
-        /// Its length.
-        bytes: usize,
-    },
+    TooLong { bytes: usize },
     /// More than [`MAX_LEVELS`].
     #[error(
         "more than {MAX_LEVELS} brackets, unary operators and conditionals are around this: take out those that do not \
@@ -55,10 +50,7 @@ pub enum Refusal {
     Braces,
     /// A character that no expression has outside of texts.
     #[error("{character:?} means nothing here: put text into quotes")]
-    Character {
-        /// The character.
-        character: char,
-    },
+    Character { character: char },
     /// A letter or digit right before a quote.
     #[error(
         "a letter or digit stands right before a quote: put a blank between them; only r'…' has a letter there"
@@ -80,20 +72,13 @@ pub enum Refusal {
     #[error(
         "there is no variable {name}: use pod and native, and within exists, all, filter and map their elements"
     )]
-    Variable {
-        /// Its name.
-        name: String,
-    },
+    Variable { name: String },
     /// An element that hides a variable.
     #[error("{name} cannot be the name of an element, it is a variable: choose another name")]
-    Hides {
-        /// Its name.
-        name: String,
-    },
+    Hides { name: String },
     /// A function that is not accepted.
     #[error("there is no function {name}: {remedy}")]
     Function {
-        /// Its name.
         name: String,
         /// What to use.
         remedy: &'static str,
@@ -101,7 +86,6 @@ pub enum Refusal {
     /// A function with the wrong arguments.
     #[error("{function} is not used like this: write {usage}")]
     Usage {
-        /// The function.
         function: &'static str,
         /// How it is used.
         usage: &'static str,
@@ -118,7 +102,6 @@ pub enum Refusal {
     /// A literal of another type.
     #[error("{what} cannot be used: {remedy}")]
     Literal {
-        /// What it is.
         what: &'static str,
         /// What to write.
         remedy: &'static str,
@@ -134,7 +117,6 @@ pub enum Refusal {
              the documentation"
     )]
     NotAccepted,
-    /// No charge.
     #[error("no amount is given: write the key of a quota and an expression for its amount")]
     NoCharge,
     /// More than [`MAX_KEYS`].

@@ -9,7 +9,6 @@ use sluice_engine::{Amount, Charge, Format, Quantity, Resource};
 use crate::budget::Budget;
 use crate::fault::Fault;
 
-/// A value.
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'a> {
     Null,
@@ -179,7 +178,6 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A text as an amount.
 pub(crate) fn amount(text: &str) -> Result<Quantity, Fault> {
     Quantity::parse(text).map_err(|error| Fault::NotAnAmount { text: told(text), error })
 }

@@ -97,7 +97,6 @@ pub enum ClientError {
     Kubeconfig {
         /// Where it was looked for.
         path: String,
-        /// What is wrong with it.
         #[source]
         source: kube::config::KubeconfigError,
     },

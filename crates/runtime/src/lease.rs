@@ -42,7 +42,6 @@ pub use token::WriteToken;
 pub struct Handover(Arc<AtomicBool>);
 
 impl Handover {
-    /// Nothing is under way.
     pub fn nothing_is_under_way(&self) {
         self.0.store(true, Ordering::Release);
     }

@@ -32,7 +32,6 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// That of this process.
     pub(crate) fn of_process() -> Self {
         let first = |names: [&str; 2]| {
             names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))

@@ -43,7 +43,6 @@ pub enum TaskEnded {
         /// Name given to [`Tasks::spawn`].
         name: &'static str,
     },
-    /// A task failed.
     #[error("task {name} failed: {source}")]
     Failed {
         /// Name given to [`Tasks::spawn`].
@@ -52,7 +51,6 @@ pub enum TaskEnded {
         #[source]
         source: TaskError,
     },
-    /// A task panicked.
     #[error("task {name} panicked")]
     Panicked {
         /// Name given to [`Tasks::spawn`].

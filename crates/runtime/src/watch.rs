@@ -37,7 +37,6 @@ pub use kube::core::DeserializeGuard as Lenient;
 /// longer matches the selectors.
 pub use kube::runtime::watcher::Event;
 
-/// What to watch.
 #[derive(Debug, Clone)]
 pub struct WatchOptions {
     /// Label selector, evaluated by the server.

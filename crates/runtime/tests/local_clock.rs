@@ -1,6 +1,6 @@
 //! Where the product reads the local clock of day, which may be minutes off. Decisions go by the API server's
 //! (`docs/protocols.md`, *The clock*).
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::fs;

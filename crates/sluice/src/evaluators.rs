@@ -41,7 +41,6 @@ impl ActiveEvaluators {
         Self { sidecars, objects, gate }
     }
 
-    /// The `Evaluator`s.
     pub fn objects(&self) -> Arc<EvaluatorObjects> {
         Arc::clone(&self.objects)
     }

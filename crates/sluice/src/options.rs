@@ -44,19 +44,13 @@ pub enum OptionsError {
     /// A file cannot be read.
     #[error("options: could not read {}: {error}: give a file, or a folder of files, that can be read", .path.display())]
     Read {
-        /// Which.
         path: PathBuf,
         /// Why not.
         error: io::Error,
     },
     /// A file says something else.
     #[error("options: {}: {error}", .path.display())]
-    Content {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: NotOptions,
-    },
+    Content { path: PathBuf, error: NotOptions },
     /// An option cannot be.
     #[error(transparent)]
     Option(#[from] InvalidOption),

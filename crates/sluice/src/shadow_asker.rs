@@ -12,11 +12,8 @@ use sluice_gate::{AskShadows, EvaluatorQuestion, Opinion, SaidLater};
 use crate::question::question_of;
 use crate::sidecars::bit;
 
-/// Who is in the shadow.
 pub enum Tried {
-    /// A rule.
     Rule(Arc<RuleEvaluator>),
-    /// A sidecar, and how it is asked.
     Sidecar(AskedSidecar),
 }
 

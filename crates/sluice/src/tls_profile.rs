@@ -63,7 +63,6 @@ impl ProfileWatch {
         Self { keeper: ProfileKeeper::new(profile), aaqs: Aaqs::default(), is_complete: false }
     }
 
-    /// Applies an event of the watch.
     pub fn apply(&mut self, event: &Event<AaqWire>) {
         self.aaqs.apply(event);
         match event {

@@ -99,7 +99,6 @@ impl HeadroomWatches {
 
 /// What `sluice controller` does about quotas, as far as it is fed by watches.
 pub struct QuotaUsers {
-    /// The gate.
     pub gate: Gate,
     /// What says what pods take in place of Kubernetes.
     pub evaluators: Arc<ActiveEvaluators>,

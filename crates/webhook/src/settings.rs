@@ -46,7 +46,6 @@ pub struct Settings {
     pub cluster_resource_quotas: Option<bool>,
     /// So many sidecars, which say what pods take, the `AAQ` that holds names.
     pub sidecars: usize,
-    /// The `Evaluator`s.
     pub evaluators: Arc<SeenEvaluators>,
     /// Username of KubeVirt's controller; `None` as long as it is not known where KubeVirt is installed.
     pub kubevirt_controller: Option<String>,

@@ -53,7 +53,6 @@ enum Piece {
 }
 
 impl Template {
-    /// The template.
     pub fn new() -> Self {
         let text = pod().to_string().replace("\"@@gates@@\"", "@@gates@@");
         let pieces = text.split("@@").enumerate().map(|(at, piece)| {
@@ -73,7 +72,6 @@ impl Template {
     }
 }
 
-/// Name of a namespace.
 pub fn namespace_name(number: u64) -> String {
     format!("team-{number:05}-workloads")
 }
@@ -83,12 +81,10 @@ pub fn pod_name(number: u64) -> String {
     format!("storefront-backend-{:09x}-{:05x}", mix(number) & 0xf_ffff_ffff, number)
 }
 
-/// The number of the namespace of this name.
 pub fn namespace_number(name: &str) -> Option<u64> {
     name.strip_prefix("team-")?.strip_suffix("-workloads")?.parse().ok()
 }
 
-/// The number of the pod of this name.
 pub fn pod_number(name: &str) -> Option<u64> {
     let number = u64::from_str_radix(name.rsplit('-').next()?, 16).ok()?;
     (pod_name(number) == name).then_some(number)

@@ -200,7 +200,6 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// Prints it.
     pub fn print(&self) {
         print!("{self}");
     }

@@ -28,7 +28,6 @@ pub enum State {
     Running,
     /// Has ended.
     Completed,
-    /// Was deleted.
     Deleted,
 }
 
@@ -63,15 +62,12 @@ impl State {
 /// One pod.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its name.
     pub name: String,
-    /// Its priority.
     pub priority: i32,
     /// What it asks for, by key of a quota.
     pub asks: Amounts,
     /// Where it is.
     pub state: State,
-    /// Since when.
     pub since: Duration,
     /// When it was first seen.
     pub arrived: Duration,
@@ -91,7 +87,6 @@ impl Row {
 /// A quota and the most that was in use under it.
 #[derive(Clone, Debug)]
 pub struct Peak {
-    /// The limits.
     pub limits: Amounts,
     /// The most that was seen in use of each.
     pub most: Amounts,
@@ -190,7 +185,6 @@ impl Board {
         }
     }
 
-    /// A pod is gone.
     fn gone(&mut self, at: Duration, uid: &str) -> Option<String> {
         let row = self.rows.get_mut(uid).filter(|row| row.state != State::Deleted)?;
         let ended = row.state == State::Completed;

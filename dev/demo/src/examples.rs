@@ -30,7 +30,6 @@ macro_rules! examples {
             pub const $name: Example =
                 ($file, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/", $file)));
         )*
-        /// All of them.
         #[cfg(test)]
         const ALL: &[Example] = &[$($name),*];
     };

@@ -17,7 +17,6 @@ pub enum Change<K> {
     All(Vec<K>),
     /// One is new or has changed.
     Is(K),
-    /// One is gone.
     Gone(K),
 }
 
@@ -57,7 +56,6 @@ type Take<B> = dyn FnOnce(&mut B, Duration) -> Vec<String> + Send;
 pub struct Update<B> {
     /// Whether the watch begins with this: what happens from now on will be seen.
     pub begins: bool,
-    /// Takes it in.
     pub take: Box<Take<B>>,
 }
 
@@ -85,7 +83,6 @@ where
     watcher(api, config).default_backoff().filter_map(update).boxed()
 }
 
-/// The change that an event completes.
 fn complete<K>(list: &mut Vec<K>, event: Event<K>) -> Option<Change<K>> {
     match event {
         Event::Init => {

@@ -4,7 +4,6 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
-    missing_docs,
     reason = "helpers of tests, which fail by panicking"
 )]
 

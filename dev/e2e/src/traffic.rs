@@ -27,7 +27,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::objects::{self, is_held, pod_without_node};
 use crate::tenant::SOON;
 
-/// Name of the quota.
 pub const QUOTA: &str = "traffic";
 
 /// How much is created.

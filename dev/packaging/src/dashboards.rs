@@ -20,7 +20,6 @@ enum Kind {
     Stat,
     /// Bars of the latest values, from 0 to 1.
     Share,
-    /// Lines.
     Lines,
     /// The latest values, one a row.
     Table,

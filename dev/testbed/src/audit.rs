@@ -24,7 +24,6 @@ pub struct AuditEvent {
     pub message: String,
     /// When it came.
     pub received: Timestamp,
-    /// When it was answered.
     pub answered: Timestamp,
     /// The body, where the bed's audit policy records it.
     pub request: Value,

@@ -12,7 +12,6 @@ use crate::artifacts::{cache_dir, say};
 /// Prometheus' programs.
 #[derive(Clone, Debug)]
 pub struct Prometheus {
-    /// The server.
     pub server: PathBuf,
     /// What checks and tests rules.
     pub promtool: PathBuf,
@@ -28,7 +27,6 @@ impl Prometheus {
 /// A browser and what drives it.
 #[derive(Clone, Debug)]
 pub struct Chromium {
-    /// The browser.
     pub browser: PathBuf,
     /// Speaks WebDriver.
     pub driver: PathBuf,

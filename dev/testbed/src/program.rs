@@ -27,7 +27,6 @@ pub struct Exit {
 pub struct ProgramSpec {
     /// Name for messages.
     pub name: String,
-    /// Path of the program.
     pub exe: PathBuf,
     /// Arguments.
     pub args: Vec<OsString>,
@@ -174,7 +173,6 @@ impl Program {
         &self.name
     }
 
-    /// Its pid.
     #[must_use]
     pub const fn pid(&self) -> i32 {
         self.process.pid

@@ -9,7 +9,6 @@ use super::{Kind, Objects, Place};
 /// What charges pods.
 #[derive(Clone, Debug, Default)]
 pub struct InForce {
-    /// The rules.
     pub rules: Vec<Arc<RuleEvaluator>>,
     /// How each sidecar is asked, by its place; `None`: it is not, for its policy is off, in the shadow, gone, or not known
     /// yet.
@@ -19,14 +18,12 @@ pub struct InForce {
 /// What is tried in the shadow.
 #[derive(Clone, Debug)]
 pub enum Shadowed {
-    /// A rule.
     Rule(Arc<RuleEvaluator>),
     /// The sidecar of this name and place, asked so.
     Sidecar(Arc<str>, usize, Arc<SidecarPolicy>),
 }
 
 impl Shadowed {
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         match self {
@@ -100,7 +97,6 @@ impl InForce {
 pub struct Changed {
     /// What charges pods.
     pub enforced: Option<InForce>,
-    /// All that is in the shadow.
     pub shadow: Option<Vec<Shadowed>>,
 }
 

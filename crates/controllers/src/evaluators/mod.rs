@@ -19,7 +19,6 @@ use tokio::sync::watch;
 
 pub use in_force::{Changed, InForce, Shadowed};
 
-/// What is known of one.
 #[derive(Clone, Debug)]
 struct Object {
     created: Option<Timestamp>,
@@ -31,7 +30,6 @@ struct Object {
     stated: Option<Arc<Stated<EvaluatorStatus>>>,
 }
 
-/// What an object is.
 #[derive(Clone, Debug)]
 enum Kind {
     Rule(Arc<RuleEvaluator>),
@@ -70,10 +68,8 @@ struct Objects {
     are_all_known: bool,
 }
 
-/// What is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// It is.
     InForce,
     /// It is evaluated, and charged nowhere.
     Shadow,
@@ -197,7 +193,6 @@ impl EvaluatorObjects {
         Self { sidecars: Vec::new(), without_object: 0, most_rules, objects: watch::Sender::default() }
     }
 
-    /// What is in force now.
     #[must_use]
     pub fn in_force(&self) -> InForce {
         self.of(&self.objects.borrow()).0

@@ -24,7 +24,6 @@ pub(super) struct KnownAaqs {
 /// How virtual machines are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InForce {
-    /// By this calculator.
     pub calculator: Calculator,
     /// For people.
     pub message: String,

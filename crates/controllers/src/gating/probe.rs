@@ -16,7 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub enum Gates {
     /// Gated by the admission policy.
     Policy,
-    /// Gated by the webhook.
     Webhook,
     /// Refused, and what is said.
     Refused(Arc<str>),

@@ -36,7 +36,6 @@ async fn until(end: Option<Timestamp>, clock: &ServerClock) {
 }
 
 impl GatingWatch {
-    /// An event of the watch of `AAQ`s.
     pub fn on_aaqs(&self, event: &Event<AaqWire>) {
         self.aaqs.send_if_modified(|aaqs| aaqs.apply(event));
     }

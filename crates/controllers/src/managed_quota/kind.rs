@@ -9,7 +9,6 @@ use sluice_api::{ApplicationAwareClusterResourceQuota, ApplicationAwareResourceQ
 use sluice_engine::QuotaKind;
 use sluice_index::{ClusterResourceQuotaWire, Key};
 
-/// The kind of a managed quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ManagedKind {
     /// Core's ResourceQuota, beside an `ApplicationAwareResourceQuota`.
@@ -64,7 +63,6 @@ impl ManagedKind {
         }
     }
 
-    /// The name of the managed quota of a quota.
     pub fn name(self, quota: &Key) -> String {
         match self {
             Self::ResourceQuota => names::managed_quota(&quota.name),

@@ -29,10 +29,8 @@ pub(super) struct Case<'c> {
     pub is_served: Option<bool>,
 }
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Plan {
-    /// Nothing.
     Leave,
     /// Nothing: the object of that name belongs to another.
     Foreign,
@@ -40,11 +38,9 @@ pub(super) enum Plan {
     NameTooLong,
     /// Nothing: the cluster does not serve the kind.
     NotServed,
-    /// This.
     Write(Write),
 }
 
-/// A write to a managed quota.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Write {
     /// Create this object.

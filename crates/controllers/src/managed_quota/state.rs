@@ -20,7 +20,6 @@ const WAITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// undoes what is written does so sooner.
 const FORGOTTEN_MS: u64 = 10_000;
 
-/// The writes to one managed quota.
 #[derive(Debug)]
 struct Writing {
     retry: Retry,
@@ -66,7 +65,6 @@ impl State {
         }
     }
 
-    /// A list of quotas begins.
     pub const fn begin_list(&mut self) {
         self.wishes.begin_list();
     }

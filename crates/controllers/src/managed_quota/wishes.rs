@@ -29,7 +29,6 @@ pub(super) struct Limits {
 /// A quota with keys for a managed one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wish {
-    /// Its identity.
     pub uid: Uid,
     /// It is being deleted.
     pub deleting: bool,
@@ -39,7 +38,6 @@ pub(super) struct Wish {
 
 /// A quota that may have a managed one.
 pub(super) trait Quota {
-    /// `metadata`.
     fn meta(&self) -> &ObjectMeta;
 
     /// Its limits; `None` if they cannot be read.
@@ -129,7 +127,6 @@ impl Wishes {
         self.0.keys()
     }
 
-    /// A list begins.
     pub const fn begin_list(&mut self) {
         self.0.begin_list();
     }

@@ -25,7 +25,6 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Writes the managed quota of this quota.
     pub async fn write(&self, key: &Key, write: Write) -> Answer<()> {
         if !self.token.is_held() {
             return Answer::Busy(None);

@@ -10,10 +10,7 @@ use crate::resource::Resource;
 pub enum Refusal {
     /// The answer is too large to be looked at.
     #[error("the answer has {bytes} bytes, the most is {MAX_ANSWER}")]
-    TooLarge {
-        /// Its size.
-        bytes: usize,
-    },
+    TooLarge { bytes: usize },
     /// It is no JSON object of names and amounts.
     #[error("the list is not JSON of names and quantities: {0}")]
     NotJson(String),
@@ -22,42 +19,27 @@ pub enum Refusal {
     TooMany,
     /// A name cannot be a key of a quota.
     #[error("{name}: not a name of a quota key, write one like requests.cpu or example.com/license")]
-    IllegalName {
-        /// The name.
-        name: String,
-    },
+    IllegalName { name: String },
     /// No pod can take it.
     #[error("{name}: no quota limits pods by this key, write one like requests.cpu or example.com/license")]
-    NotOfPods {
-        /// The name.
-        name: String,
-    },
+    NotOfPods { name: String },
     /// The evaluator may not charge it.
     #[error("{name}: not among the keys that this evaluator may charge")]
-    NotAllowed {
-        /// The name.
-        name: String,
-    },
+    NotAllowed { name: String },
     /// A name is there twice.
     #[error("{name}: named twice")]
-    Twice {
-        /// The name.
-        name: String,
-    },
+    Twice { name: String },
     /// An amount is not a quantity.
     #[error("{name}: {value}: {why}")]
     NotAQuantity {
-        /// The name.
         name: String,
         /// The amount as JSON.
         value: String,
-        /// What is wrong.
         why: String,
     },
     /// An amount is negative.
     #[error("{name}: {value}: an amount must be 0 or more")]
     Negative {
-        /// The name.
         name: String,
         /// The amount as JSON.
         value: String,
@@ -65,7 +47,6 @@ pub enum Refusal {
     /// An amount is larger than any quota can be, [`Amount::LIMIT`].
     #[error("{name}: {value}: an amount must be at most about 2e22")]
     AboveLimit {
-        /// The name.
         name: String,
         /// The amount as JSON.
         value: String,
@@ -82,9 +63,7 @@ pub enum Refusal {
         charged.quantity(Format::DecimalSi), native.quantity(Format::DecimalSi)
     )]
     BelowNative {
-        /// The resource.
         name: Resource,
-        /// What is charged.
         charged: Amount,
         /// What Kubernetes counts.
         native: Amount,

@@ -34,11 +34,9 @@ pub struct Account {
 /// A pod that counts against quotas.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AccountedPod {
-    /// `metadata.name`.
     pub name: Arc<str>,
     /// Its creation, in seconds since the epoch; of a pod that runs a virtual machine that of the machine.
     pub since: i64,
-    /// What it takes.
     pub charge: Charge,
     /// What decides which scopes match.
     pub facts: ScopeFacts,

@@ -47,7 +47,6 @@ pub enum Grant {
     },
     /// What another grant says, but nothing for some quotas.
     Except {
-        /// Names of the quotas.
         quotas: Vec<Arc<str>>,
         /// The other grant.
         grant: Box<Self>,
@@ -141,7 +140,6 @@ pub struct GrantError {
     pub source_name: Arc<str>,
     /// The key.
     pub key: Arc<str>,
-    /// What is wrong with it.
     pub detail: String,
 }
 

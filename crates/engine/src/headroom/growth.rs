@@ -28,7 +28,6 @@ const COMPUTE: &str = "compute";
 /// The pod that a virtual machine runs in, as far as its successor is compared with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Source {
-    /// What it takes.
     pub charge: Charge,
     /// What it would take if the container of the guest was all it had.
     pub compute: Charge,

@@ -22,9 +22,7 @@ pub const NUDGE_KEY: &str = "count/headroomnudges.quota.sluice.dev";
 /// A ResourceQuota.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NativeQuota {
-    /// `metadata.name`.
     pub name: Arc<str>,
-    /// `metadata.uid`.
     pub uid: Uid,
     /// `spec.scopes` and `spec.scopeSelector`.
     pub scopes: Scopes,

@@ -12,7 +12,6 @@ pub enum Refusal {
     /// Containers do not name amounts that the quota makes mandatory.
     #[error("quota {quota}: must specify {}", .missing.join("; "))]
     MustSpecify {
-        /// Name of the quota.
         quota: Arc<str>,
         /// `key for: container,container`, by key.
         missing: Vec<String>,
@@ -20,7 +19,6 @@ pub enum Refusal {
     /// The quota is enforced but its usage was not computed yet.
     #[error("status unknown for quota: {quota}, resources: {}", .keys.join(","))]
     StatusUnknown {
-        /// Name of the quota.
         quota: Arc<str>,
         /// Keys of `status.hard` without `status.used`.
         keys: Vec<Arc<str>>,
@@ -34,7 +32,6 @@ pub enum Refusal {
     /// The quota is exceeded, and it or its namespace is excluded from head-room.
     #[error("quota {quota} is exceeded in {} and excluded from head-room by an annotation", .keys.join(","))]
     OptedOut {
-        /// Name of the quota.
         quota: Arc<str>,
         /// Exceeded keys.
         keys: Vec<Arc<str>>,
@@ -43,7 +40,6 @@ pub enum Refusal {
     /// write it.
     #[error("quota {quota} is exceeded, and its status is not in step with spec.hard in {}", .keys.join(","))]
     NotSynced {
-        /// Name of the quota.
         quota: Arc<str>,
         /// Keys that only one of the two has.
         keys: Vec<Arc<str>>,
@@ -53,7 +49,6 @@ pub enum Refusal {
         beside KubeVirt's own overhead, has to fit spec.hard",
         .grown.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Growth {
-        /// Name of the quota.
         quota: Arc<str>,
         /// What it grows by, in each key that is exceeded.
         grown: Vec<Grown>,
@@ -62,7 +57,6 @@ pub enum Refusal {
     #[error("quota {quota} is above its spec.hard in {} by more than migrations under way and KubeVirt's overhead \
         explain{}: nothing is raised until that is over", .keys.join(","), holders(.pods))]
     Unexplained {
-        /// Name of the quota.
         quota: Arc<str>,
         /// Keys that are above `spec.hard`.
         keys: Vec<Arc<str>>,
@@ -71,14 +65,10 @@ pub enum Refusal {
     },
     /// `spec.hard` limits the key that raises are marked with.
     #[error("quota {quota} limits {MARK}, which marks raised quotas: remove it from spec.hard")]
-    MarkTaken {
-        /// Name of the quota.
-        quota: Arc<str>,
-    },
+    MarkTaken { quota: Arc<str> },
     /// Amounts are not quantities this program can hold, or their sum is not.
     #[error("quota {quota} has amounts that cannot be calculated with: {}", .keys.join(","))]
     Incalculable {
-        /// Name of the quota.
         quota: Arc<str>,
         /// Keys that the pod needs.
         keys: Vec<Arc<str>>,

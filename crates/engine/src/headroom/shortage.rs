@@ -11,7 +11,6 @@ const SPELLED_OUT: usize = 4;
 /// A key of a quota for which the most generous grant is not enough.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shortage {
-    /// Name of the quota.
     pub quota: Arc<str>,
     /// The key, as the quota has it.
     pub key: Arc<str>,

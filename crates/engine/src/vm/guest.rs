@@ -8,20 +8,15 @@ use crate::charge::Amount;
 /// `cpu` and `memory` of a resource list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuAndMemory {
-    /// `cpu`.
     pub cpu: Option<Amount>,
-    /// `memory`.
     pub memory: Option<Amount>,
 }
 
 /// The CPUs of a guest; 0 stands for a field that is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTopology {
-    /// `cores`.
     pub cores: u32,
-    /// `sockets`.
     pub sockets: u32,
-    /// `threads`.
     pub threads: u32,
 }
 
@@ -61,7 +56,6 @@ impl fmt::Display for Side {
 /// CPUs and memory of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestSize {
-    /// CPUs.
     pub cpu: Amount,
     /// Bytes.
     pub memory: Amount,

@@ -28,7 +28,6 @@ impl Calculator {
         }
     }
 
-    /// The calculator of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|calculator| calculator.name() == name)

@@ -53,7 +53,6 @@ pub enum VmError {
     TooManyCpus {
         /// Where it is written.
         side: Side,
-        /// What is written.
         topology: CpuTopology,
     },
     /// An amount is below zero or above [`Amount::LIMIT`].

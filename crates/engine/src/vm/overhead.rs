@@ -47,7 +47,6 @@ pub enum Feature {
 pub struct Features(u16);
 
 impl Features {
-    /// Whether the set has it.
     #[must_use]
     pub const fn has(self, feature: Feature) -> bool {
         self.0 & feature as u16 != 0
@@ -73,7 +72,6 @@ impl FromIterator<Feature> for Features {
 /// What the overhead of a VM depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OverheadFacts {
-    /// What it has.
     pub features: Features,
     /// How many of `livenessProbe` and `readinessProbe` run a command.
     pub exec_probes: u8,

@@ -13,7 +13,6 @@ use crate::{Answered, Failure};
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Each pod.
     pub pods: Vec<PodRow>,
     /// Each thing that was tried.
     pub findings: Vec<Finding>,
@@ -25,7 +24,6 @@ pub struct Report {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodRow {
-    /// The pod.
     pub pod: String,
     /// What Kubernetes counts.
     pub native: BTreeMap<String, String>,
@@ -68,11 +66,9 @@ fn amounts(charge: &Charge) -> BTreeMap<String, String> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// What.
     pub tried: &'static str,
     /// Whether it is as it must be.
     pub good: bool,
-    /// What was seen.
     pub seen: String,
 }
 

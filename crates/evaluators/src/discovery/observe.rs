@@ -21,7 +21,6 @@ pub(super) struct File {
     pub(super) is_socket: bool,
 }
 
-/// All files of a directory.
 pub(super) async fn files(directory: &Path) -> Result<Vec<File>, Absence> {
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Absence::NoDirectory(directory.to_owned()),

@@ -6,7 +6,6 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
-    missing_docs,
     reason = "a test stops at the first thing that is not as it must be"
 )]
 

@@ -105,7 +105,6 @@ impl Machines {
         self.kubevirt.as_ref().map(|kubevirt| &*kubevirt.controller)
     }
 
-    /// A list begins.
     pub fn begin_list(&mut self) {
         self.known.begin_list();
     }

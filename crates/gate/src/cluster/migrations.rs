@@ -19,7 +19,6 @@ pub struct Migration {
 pub struct Migrations(Listed<Uid, Migration>);
 
 impl Migrations {
-    /// A list begins.
     pub const fn begin_list(&mut self) {
         self.0.begin_list();
     }

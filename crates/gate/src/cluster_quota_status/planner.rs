@@ -32,7 +32,6 @@ pub enum MirrorNamespaces {
 /// A request that changes an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// The status of a quota.
     Status(Arc<str>, Value),
     /// A mirror that does not exist.
     Create(MirrorKey, Value),
@@ -84,7 +83,6 @@ struct Round {
     again: bool,
 }
 
-/// A mirror as it is.
 #[derive(Debug)]
 struct Mirror {
     uid: String,

@@ -78,7 +78,6 @@ pub(super) fn mirror_status(
     ClusterQuotaStatus { namespaces: Some(namespaces), total_as_of, ..total(target) }
 }
 
-/// The entry of one namespace.
 pub(super) fn entry(target: &StatusTarget, name: &str, used: &[(String, Quantity)]) -> NamespaceAmounts {
     NamespaceAmounts {
         namespace: name.to_owned(),

@@ -12,7 +12,6 @@ use crate::messages::reasons;
 pub struct QuotaName {
     /// Of a namespace or of the cluster.
     pub kind: QuotaKind,
-    /// `metadata.name`.
     pub name: Arc<str>,
 }
 
@@ -45,9 +44,7 @@ pub struct Short {
     pub key: Arc<str>,
     /// What the pod takes.
     pub needs: Quantity,
-    /// What is taken.
     pub used: Quantity,
-    /// The limit.
     pub limit: Quantity,
     /// How much more would have to be free; 0 where room is kept for another pod.
     pub short_by: Quantity,
@@ -60,7 +57,6 @@ pub struct Short {
 /// What one quota has against a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// The quota.
     pub quota: QuotaName,
     /// Why there is no room.
     pub lack: Lack,

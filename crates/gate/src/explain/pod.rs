@@ -13,11 +13,8 @@ use crate::messages::{HELD_CLAIMS, reasons};
 /// Why a pod is where it is on its way from creation to release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodExplanation {
-    /// Its namespace.
     pub namespace: Arc<str>,
-    /// Its name.
     pub name: Box<str>,
-    /// The answer.
     pub verdict: Verdict,
     /// When the pod was created, in seconds since the epoch: a gate is there from the beginning.
     pub since: i64,
@@ -47,7 +44,6 @@ pub struct Wait {
 /// A pod of the namespace that goes before another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
-    /// Its name.
     pub name: Box<str>,
     /// `spec.priority`.
     pub priority: i32,
@@ -55,7 +51,6 @@ pub struct Ahead {
     pub needs: Vec<(Arc<str>, Quantity)>,
 }
 
-/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It has no gate, and the quotas count it. What of it cannot be read is counted with the largest amount there is.

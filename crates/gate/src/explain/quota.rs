@@ -8,14 +8,12 @@ use sluice_engine::{Quantity, QuotaKind};
 use super::obstacle::QuotaName;
 use super::words::{duration, moment, percent, table};
 
-/// A quota as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaExplanation {
     /// Its namespace; empty for one of the cluster.
     pub namespace: Arc<str>,
     /// The namespace of which alone it tells who takes and who waits; `None`: of all.
     pub within: Option<Arc<str>>,
-    /// Which it is.
     pub quota: QuotaName,
     /// The keys that pods take of.
     pub lines: Vec<Line>,
@@ -30,18 +28,14 @@ pub struct QuotaExplanation {
     pub others: Option<(usize, Quantity)>,
     /// What of the specification cannot be understood: no pod of its namespaces is released meanwhile.
     pub invalid: Option<String>,
-    /// What it does not enforce.
     pub not_enforced: Vec<String>,
 }
 
 /// One key of a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The key as the quota has it.
     pub key: Arc<str>,
-    /// What is taken.
     pub used: Quantity,
-    /// The limit.
     pub limit: Quantity,
     /// What pods take that run.
     pub counted: Quantity,

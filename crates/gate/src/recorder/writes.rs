@@ -34,11 +34,9 @@ struct StatusWrite {
 /// A write that was not answered yet.
 #[derive(Debug)]
 pub struct InFlight {
-    /// The decisions that it charges.
     pub charged: Decisions,
     /// The decisions were made before something was seen that speaks against them.
     pub overtaken: bool,
-    /// What was asked for.
     pub asked: Option<Record>,
 }
 
@@ -101,7 +99,6 @@ impl StatusWrites {
         pop_after(&mut self.dirty, &mut self.looked_at)
     }
 
-    /// Whether [`Self::next`] has one.
     pub fn has_next(&self) -> bool {
         let may_repeat = self.repeated.len() < REPEATED && !self.dirty_again.is_empty();
         self.requests < AT_A_TIME && (may_repeat || !self.dirty.is_empty())

@@ -22,7 +22,6 @@ impl State {
         self.carry_out();
     }
 
-    /// A list of cluster quotas begins.
     pub fn begin_cluster_quotas(&mut self) {
         self.cluster.quotas.begin_cluster_list();
     }
@@ -63,7 +62,6 @@ impl State {
         }
     }
 
-    /// A cluster quota was deleted.
     pub fn delete_cluster_quota(&mut self, wire: &AcrqWire, now: Moment) {
         let uid = uid_of(&wire.metadata);
         if let Some(id) = self.cluster.quotas.find_cluster_by_uid(&uid) {
@@ -71,7 +69,6 @@ impl State {
         }
     }
 
-    /// A list of charges begins.
     pub fn begin_charges(&mut self) {
         self.cluster.quotas.begin_charge_list();
     }

@@ -16,11 +16,9 @@ type Amounts = Vec<(String, Quantity)>;
 /// What there is to show of a cluster quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterView {
-    /// Its handle.
     pub id: QuotaId,
     /// Its name.
     pub name: Arc<str>,
-    /// Its identity.
     pub uid: Uid,
     /// Over all namespaces; or what is wrong with the specification.
     pub total: Result<StatusTarget, Arc<str>>,

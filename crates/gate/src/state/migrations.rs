@@ -6,7 +6,6 @@ use super::{State, uid_of};
 use crate::config::Moment;
 
 impl State {
-    /// A list of migrations begins.
     pub fn begin_migrations(&mut self) {
         self.cluster.migrations.begin_list();
     }
@@ -28,7 +27,6 @@ impl State {
         self.carry_out();
     }
 
-    /// A migration was deleted.
     pub fn delete_migration(&mut self, wire: &VmimWire, now: Moment) {
         let uid = uid_of(&wire.metadata);
         if self.cluster.migrations.forget(&uid) {

@@ -8,7 +8,6 @@ use crate::config::Moment;
 use crate::stage::Stage;
 
 impl State {
-    /// A list of namespaces begins.
     pub fn begin_namespaces(&mut self) {
         self.cluster.namespaces.begin_list();
     }
@@ -44,7 +43,6 @@ impl State {
         self.carry_out();
     }
 
-    /// A namespace was deleted.
     pub fn delete_namespace(&mut self, wire: &NamespaceWire, now: Moment) {
         if let Some(id) = self.cluster.namespaces.remove(wire.metadata.name.as_deref().unwrap_or_default()) {
             self.on_namespace_changed(id, true, now);

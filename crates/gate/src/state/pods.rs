@@ -8,7 +8,6 @@ use crate::config::Moment;
 use crate::evaluators::Content;
 
 impl State {
-    /// A list of pods begins.
     pub fn begin_pods(&mut self) {
         self.cluster.pods.begin_list();
     }
@@ -78,7 +77,6 @@ impl State {
         self.carry_out();
     }
 
-    /// A pod was deleted.
     pub fn delete_pod(&mut self, wire: &PodWire) {
         let meta = &wire.metadata;
         let id =

@@ -18,7 +18,6 @@ pub(super) fn version(quota: &ArqWire) -> Version {
 }
 
 impl State {
-    /// A list of quotas begins.
     pub fn begin_quotas(&mut self) {
         self.cluster.quotas.begin_list();
     }
@@ -112,7 +111,6 @@ impl State {
         self.renew_quotas(&[id], now).first().copied().unwrap_or(id)
     }
 
-    /// A quota was deleted.
     fn delete_quota(&mut self, wire: &ArqWire, now: Moment) {
         let Some(id) = self.cluster.find_quota(wire) else { return };
         if self.cluster.quotas.get(id).is_some_and(|record| record.uid == uid_of(&wire.metadata)) {

@@ -138,7 +138,6 @@ impl GrantStatus {
     }
 }
 
-/// A write of a status.
 struct Write {
     plural: &'static str,
     /// Requests about the objects of its kind.

@@ -50,7 +50,6 @@ impl Seen {
     }
 }
 
-/// The loop.
 pub struct Sweep {
     headroom: Arc<Headroom>,
     metrics: LoopMetrics,

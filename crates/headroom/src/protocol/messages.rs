@@ -8,7 +8,6 @@ use sluice_engine::headroom::{Account, Budget, NativeQuota, Raise, Refusal, Shor
 /// A quota by its name and identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QuotaRef {
-    /// Its name.
     pub name: Arc<str>,
     /// Its identity: a quota of the same name that was created later is another one.
     pub uid: Uid,
@@ -38,7 +37,6 @@ pub enum Command {
     /// Write the exact fit and the mark to one quota, if it is still as it was seen. The last one, the primary, carries the
     /// amount that API servers are asked for.
     Raise {
-        /// What to write.
         raise: Raise,
         /// The amount of the mark.
         mark: i64,

@@ -104,7 +104,6 @@ impl WindowSession {
         is_live && self.ending.is_refusal()
     }
 
-    /// Whether a mark is one of this session.
     #[must_use]
     pub fn is_own(&self, mark: i64) -> bool {
         self.mark.is_some_and(|own| [0, 1, RENEWAL_MS, RENEWAL_MS + 1].contains(&mark.saturating_sub(own)))

@@ -23,7 +23,6 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    missing_docs,
     reason = "a test stops at the first thing that is not as it must be"
 )]
 

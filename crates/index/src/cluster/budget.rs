@@ -11,7 +11,6 @@ use crate::grants::GrantNames;
 use crate::kinds::headroom_policy::{Mode, Policy, PolicyRecord};
 use crate::kinds::resource_quota::ResourceQuotaRecord;
 
-/// Amounts by resource.
 pub type Sums = BTreeMap<Resource, Amount>;
 
 /// All of them together.

@@ -9,7 +9,6 @@ use sluice_api::ApplicationAwareAppliedClusterResourceQuota;
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = ApplicationAwareAppliedClusterResourceQuota)]
 pub struct AacrqWire {
-    /// All of it.
     pub metadata: ObjectMeta,
     /// The copy of the quota's specification.
     #[serde(default)]

@@ -137,7 +137,6 @@ pub struct Aaq {
     pub stated: Option<Arc<Stated<AaqStatus>>>,
 }
 
-/// An `AAQ`.
 pub type AaqRecord = Record<Aaq>;
 
 /// All `AAQ`s; the webhook lets in only one beside that of the operator.

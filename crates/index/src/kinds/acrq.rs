@@ -19,7 +19,6 @@ pub struct AcrqWire {
     /// What is wanted, as it is written: it is copied to where it applies.
     #[serde(default)]
     pub spec: Value,
-    /// What is shown.
     #[serde(default)]
     pub status: Value,
 }
@@ -46,7 +45,6 @@ pub struct AcrqSpecWire {
     /// Limits on what the pods of all selected namespaces take together.
     #[serde(default)]
     pub quota: QuotaSpecWire,
-    /// The namespaces.
     #[serde(default)]
     pub selector: SelectorWire,
 }

@@ -14,7 +14,6 @@ pub struct ArqWire {
     /// Name, namespace, uid and version, and who wrote which subresource when; nothing else is filled.
     #[serde(deserialize_with = "crate::meta::managed")]
     pub metadata: ObjectMeta,
-    /// What is wanted.
     #[serde(default)]
     pub spec: QuotaSpecWire,
     /// What was last recorded.
@@ -22,14 +21,12 @@ pub struct ArqWire {
     pub status: Option<QuotaStatusWire>,
 }
 
-/// `status` of a quota.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaStatusWire {
     /// Limits that were last enforced.
     #[serde(default, deserialize_with = "resource_list")]
     pub hard: ResourceTexts,
-    /// What is taken.
     #[serde(default, deserialize_with = "resource_list")]
     pub used: ResourceTexts,
     /// For people: `used/hard` of the requests.
@@ -52,11 +49,9 @@ pub struct QuotaStatusWire {
     pub conditions: Option<Vec<QuotaConditionWire>>,
 }
 
-/// A condition of a quota.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaConditionWire {
-    /// Its type.
     #[serde(default, rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
@@ -65,7 +60,6 @@ pub struct QuotaConditionWire {
     /// For programs.
     #[serde(default)]
     pub reason: String,
-    /// Its message.
     #[serde(default)]
     pub message: String,
     /// Since when it has its status.

@@ -21,7 +21,6 @@ pub struct ClusterResourceQuotaWire {
     /// Name, uid, version, times, labels and ownerReferences.
     #[serde(deserialize_with = "crate::meta::owned")]
     pub metadata: ObjectMeta,
-    /// What is wanted.
     #[serde(default, deserialize_with = "nullable")]
     pub spec: ClusterResourceQuotaSpecWire,
     /// What is enforced and used.
@@ -29,10 +28,8 @@ pub struct ClusterResourceQuotaWire {
     pub status: ClusterResourceQuotaStatusWire,
 }
 
-/// `spec` of a ClusterResourceQuota.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ClusterResourceQuotaSpecWire {
-    /// The limits.
     #[serde(default, deserialize_with = "nullable")]
     pub quota: QuotaSpecWire,
     /// The namespaces, as it is written.
@@ -40,7 +37,6 @@ pub struct ClusterResourceQuotaSpecWire {
     pub selector: Value,
 }
 
-/// `status` of a ClusterResourceQuota.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ClusterResourceQuotaStatusWire {
     /// Over all namespaces.
@@ -54,10 +50,8 @@ pub struct ClusterResourceQuotaStatusWire {
 /// What is enforced and used in a namespace.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct NamespaceStatusWire {
-    /// Its name.
     #[serde(default)]
     pub namespace: String,
-    /// The amounts.
     #[serde(default, deserialize_with = "nullable")]
     pub status: ResourceQuotaStatusWire,
 }
@@ -100,7 +94,6 @@ pub struct ClusterResourceQuotaState {
     pub namespaces: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Quantity>>,
 }
 
-/// A ClusterResourceQuota.
 pub type ClusterResourceQuotaRecord = Record<ClusterResourceQuotaState>;
 
 impl ClusterResourceQuotaRecord {
@@ -126,7 +119,6 @@ pub struct ClusterResourceQuotas {
 }
 
 impl ClusterResourceQuotas {
-    /// One by its name.
     #[must_use]
     pub fn record(&self, name: &str) -> Option<&Arc<ClusterResourceQuotaRecord>> {
         self.store.get("", name)

@@ -30,7 +30,6 @@ pub struct DeviceClassSpecWire {
     pub extended_resource_name: Option<String>,
 }
 
-/// All DeviceClasses.
 #[derive(Debug, Default)]
 pub struct DeviceClasses {
     store: Store<Option<Arc<str>>>,

@@ -5,7 +5,6 @@ use serde::Deserialize;
 use serde_json::Value;
 use sluice_api::{Evaluator, EvaluatorStatus};
 
-/// An `Evaluator`.
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = Evaluator)]
 pub struct EvaluatorWire {

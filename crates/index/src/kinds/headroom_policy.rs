@@ -17,7 +17,6 @@ use crate::quantity::{ResourceTexts, resource_list};
 use crate::stated::Stated;
 use crate::store::{Affected, Indexed, Key, Record, Store};
 
-/// A `HeadroomPolicy`.
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = HeadroomPolicy)]
 pub struct HeadroomPolicyWire {
@@ -32,7 +31,6 @@ pub struct HeadroomPolicyWire {
     pub status: Option<HeadroomPolicyStatus>,
 }
 
-/// `spec` of a `HeadroomPolicy`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeadroomPolicySpecWire {
@@ -47,7 +45,6 @@ pub struct HeadroomPolicySpecWire {
     pub opt_out: Option<HeadroomOptOutWire>,
 }
 
-/// `spec.budget` of a `HeadroomPolicy`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeadroomBudgetWire {
@@ -131,7 +128,6 @@ pub struct Policy {
     quotas: Option<Selector>,
 }
 
-/// A `HeadroomPolicy`.
 pub type PolicyRecord = Record<Policy>;
 
 impl Policy {
@@ -216,7 +212,6 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// One by its name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<PolicyRecord>> {
         self.store.get("", name)

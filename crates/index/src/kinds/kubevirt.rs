@@ -55,7 +55,6 @@ pub struct KubeVirtWire {
     pub status: KubeVirtStatusWire,
 }
 
-/// `spec` of a KubeVirt.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct KubeVirtSpecWire {
     /// `spec.configuration`.
@@ -63,14 +62,12 @@ pub struct KubeVirtSpecWire {
     pub configuration: Option<KubeVirtConfigurationWire>,
 }
 
-/// `spec.configuration` of a KubeVirt.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeVirtConfigurationWire {
     /// What the memory beside a guest is multiplied by.
     #[serde(default)]
     pub additional_guest_memory_overhead_ratio: Option<String>,
-    /// Networks.
     #[serde(default)]
     pub network: Option<KubeVirtNetworkWire>,
     /// How much of their guests launchers ask for.
@@ -108,7 +105,6 @@ struct OverheadWire {
     requests: ResourceTexts,
 }
 
-/// `status` of a KubeVirt.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct KubeVirtStatusWire {
     /// The version that runs.
@@ -120,7 +116,6 @@ kubevirt_kind!(KubeVirtWire, "KubeVirt", "kubevirts");
 /// A condition of one of KubeVirt's objects.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ConditionWire {
-    /// Its type.
     #[serde(default, rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.

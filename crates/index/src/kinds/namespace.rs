@@ -25,13 +25,11 @@ pub struct NamespaceWire {
 /// What is kept of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadroomNamespace {
-    /// Its labels.
     pub labels: Labels,
     /// An annotation excludes it from head-room.
     pub opted_out: bool,
 }
 
-/// A namespace.
 pub type NamespaceRecord = Record<HeadroomNamespace>;
 
 /// All namespaces as far as budgets depend on them.
@@ -41,7 +39,6 @@ pub struct HeadroomNamespaces {
 }
 
 impl HeadroomNamespaces {
-    /// One by its name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<NamespaceRecord>> {
         self.store.get("", name)

@@ -27,7 +27,6 @@ pub use types::{Gates, Ownership, PlatformKey, PlatformPod, PodFacts, PodReferen
 
 use crate::quantity::{ResourceTexts, resource_list};
 
-/// A pod.
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = Pod)]
 pub struct PodWire {
@@ -35,15 +34,12 @@ pub struct PodWire {
     /// VirtualMachineInstance or another pod controls the reference to that; nothing else is filled.
     #[serde(deserialize_with = "crate::meta::of_pod")]
     pub metadata: ObjectMeta,
-    /// The specification.
     #[serde(default)]
     pub spec: PodSpecWire,
-    /// The status.
     #[serde(default)]
     pub status: PodStatusWire,
 }
 
-/// `spec` of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSpecWire {
@@ -59,13 +55,11 @@ pub struct PodSpecWire {
     /// Pod-level resources.
     #[serde(default)]
     pub resources: Option<ResourcesWire>,
-    /// Scheduling gates.
     #[serde(default)]
     pub scheduling_gates: Vec<GateWire>,
     /// Priority, after admission has resolved the class.
     #[serde(default)]
     pub priority: Option<i32>,
-    /// Name of the priority class.
     #[serde(default)]
     pub priority_class_name: Option<String>,
     /// Seconds a pod may be active; scope `Terminating`.
@@ -95,15 +89,12 @@ fn some_are_ephemeral<'de, D: Deserializer<'de>>(volumes: D) -> Result<bool, D::
 /// A scheduling gate.
 #[derive(Clone, Debug, Deserialize)]
 pub struct GateWire {
-    /// Its name.
     pub name: String,
 }
 
-/// A container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerWire {
-    /// Its name.
     #[serde(default)]
     pub name: String,
     /// What it asks for.
@@ -122,10 +113,8 @@ pub struct ListWire(#[serde(deserialize_with = "resource_list")] pub ResourceTex
 /// Requests and limits.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ResourcesWire {
-    /// Requests.
     #[serde(default)]
     pub requests: Option<ListWire>,
-    /// Limits.
     #[serde(default)]
     pub limits: Option<ListWire>,
 }
@@ -166,11 +155,9 @@ impl PodAffinityWire {
     }
 }
 
-/// A weighted term.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WeightedTermWire {
-    /// The term.
     #[serde(default)]
     pub pod_affinity_term: AffinityTermWire,
 }
@@ -192,7 +179,6 @@ impl AffinityTermWire {
     }
 }
 
-/// `status` of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatusWire {
@@ -208,19 +194,15 @@ pub struct PodStatusWire {
     /// Statuses of app containers.
     #[serde(default)]
     pub container_statuses: Vec<ContainerStatusWire>,
-    /// Statuses of init containers.
     #[serde(default)]
     pub init_container_statuses: Vec<ContainerStatusWire>,
 }
 
-/// A condition of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionWire {
-    /// Its type.
     #[serde(default, rename = "type")]
     pub kind: String,
-    /// Its reason.
     #[serde(default)]
     pub reason: Option<String>,
     /// The generation of the pod that it is about, where the server tells (Kubernetes 1.34).
@@ -235,7 +217,6 @@ pub struct ContainerStatusWire {
     /// The container's name.
     #[serde(default)]
     pub name: String,
-    /// What is in force.
     #[serde(default)]
     pub resources: Option<ResourcesWire>,
     /// What the node has set aside.

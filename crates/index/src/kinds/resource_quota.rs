@@ -23,7 +23,6 @@ pub struct ResourceQuotaWire {
     /// Name, namespace, uid, version, times, labels, ownerReferences and the annotations that matter here.
     #[serde(deserialize_with = "crate::meta::owned")]
     pub metadata: ObjectMeta,
-    /// What is wanted.
     #[serde(default)]
     pub spec: QuotaSpecWire,
     /// What is enforced and used.
@@ -31,13 +30,11 @@ pub struct ResourceQuotaWire {
     pub status: ResourceQuotaStatusWire,
 }
 
-/// `status` of a ResourceQuota.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ResourceQuotaStatusWire {
     /// Limits that are enforced.
     #[serde(default, deserialize_with = "resource_list")]
     pub hard: ResourceTexts,
-    /// What is taken.
     #[serde(default, deserialize_with = "resource_list")]
     pub used: ResourceTexts,
 }
@@ -46,7 +43,6 @@ pub struct ResourceQuotaStatusWire {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceQuotaState {
     texts: Texts,
-    /// Its labels.
     pub labels: Labels,
     scopes: Scopes,
     /// An annotation of the quota itself excludes it from head-room.
@@ -60,13 +56,9 @@ pub struct ResourceQuotaState {
 /// The controller that owns an object, as its ownerReferences say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its `apiVersion`.
     pub api_version: Box<str>,
-    /// Its kind.
     pub kind: Box<str>,
-    /// Its name.
     pub name: Box<str>,
-    /// Its identity.
     pub uid: Uid,
     /// Whether a deletion of it in the foreground waits for the object.
     pub blocks: bool,
@@ -86,15 +78,12 @@ impl Owner {
     }
 }
 
-/// A ResourceQuota.
 pub type ResourceQuotaRecord = Record<ResourceQuotaState>;
 
 /// The three maps of a quota exactly as the API server sent them. An absent map is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawQuota {
-    /// `spec.hard`.
     pub spec_hard: RawAmounts,
-    /// `status.hard`.
     pub status_hard: RawAmounts,
     /// `status.used`.
     pub used: RawAmounts,
@@ -198,7 +187,6 @@ fn scopes(spec: &QuotaSpecWire) -> Scopes {
     Scopes::new(listed.chain(selected))
 }
 
-/// All ResourceQuotas.
 #[derive(Debug, Default)]
 pub struct ResourceQuotas {
     store: Store<ResourceQuotaState>,
@@ -209,7 +197,6 @@ pub struct ResourceQuotas {
 }
 
 impl ResourceQuotas {
-    /// One by its name.
     #[must_use]
     pub fn record(&self, namespace: &str, name: &str) -> Option<&Arc<ResourceQuotaRecord>> {
         self.store.get(namespace, name)
@@ -231,7 +218,6 @@ impl ResourceQuotas {
         self.raised.iter()
     }
 
-    /// As [`Self::raised`], of one namespace.
     pub fn raised_in(&self, namespace: &Arc<str>) -> impl Iterator<Item = &Key> {
         let first = Key { namespace: Arc::clone(namespace), name: "".into() };
         let end = Arc::clone(namespace);

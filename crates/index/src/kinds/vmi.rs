@@ -61,10 +61,8 @@ pub struct VmiStatusWire {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MigrationStateWire {
-    /// Which it is.
     #[serde(default)]
     pub migration_uid: Option<String>,
-    /// When it ended.
     #[serde(default)]
     pub end_timestamp: Option<Time>,
     /// It came to nothing.
@@ -78,7 +76,6 @@ pub struct MigrationStateWire {
 /// The last migration of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastMigration {
-    /// Its uid.
     pub uid: Uid,
     /// When it ended, in seconds since the epoch; `None` while it is under way.
     pub ended: Option<i64>,
@@ -91,9 +88,7 @@ pub struct LastMigration {
 /// The VirtualMachine that a VirtualMachineInstance was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VmReference {
-    /// Its name.
     pub name: Arc<str>,
-    /// Its identity.
     pub uid: Uid,
 }
 
@@ -135,7 +130,6 @@ pub struct Vmis {
 }
 
 impl Vmis {
-    /// One by its name.
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<VmiRecord>> {
         self.store.get(namespace, name)

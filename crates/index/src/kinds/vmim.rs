@@ -145,7 +145,6 @@ impl VmimRecord {
         Self::new(&wire.metadata, Vmims::body(wire))
     }
 
-    /// Whether it has ended.
     #[must_use]
     pub const fn is_final(&self) -> bool {
         matches!(self.body.phase, Phase::Succeeded | Phase::Failed)
@@ -167,13 +166,11 @@ pub struct Vmims {
 }
 
 impl Vmims {
-    /// One by its name.
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<VmimRecord>> {
         self.store.get(namespace, name)
     }
 
-    /// One by its uid.
     #[must_use]
     pub fn by_uid(&self, uid: &Uid) -> Option<&Arc<VmimRecord>> {
         self.by_uid.get(uid)

@@ -57,7 +57,6 @@ pub struct Vmmrq {
 pub struct VmmrqStated {
     /// `spec.additionalMigrationResources` as it is written, which the status repeats.
     pub granted: RawAmounts,
-    /// `status`.
     pub status: VmmrqStatus,
 }
 
@@ -71,7 +70,6 @@ pub struct Vmmrqs {
 }
 
 impl Vmmrqs {
-    /// One by its name.
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<VmmrqRecord>> {
         self.store.get(namespace, name)

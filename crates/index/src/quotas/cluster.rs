@@ -70,7 +70,6 @@ impl Quotas {
         moved.into_iter().collect()
     }
 
-    /// A list of cluster quotas begins.
     pub fn begin_cluster_list(&mut self) {
         self.cluster.list.begin();
     }
@@ -82,7 +81,6 @@ impl Quotas {
         self.cluster.ids.iter().copied().filter(is_gone).collect()
     }
 
-    /// A cluster quota by its name.
     #[must_use]
     pub fn find_cluster(&self, name: &str) -> Option<QuotaId> {
         self.by_name.get(&(None, Arc::from(name))).copied()
@@ -94,7 +92,6 @@ impl Quotas {
         self.cluster.by_uid.get(uid).copied()
     }
 
-    /// All cluster quotas.
     pub fn cluster_ids(&self) -> impl ExactSizeIterator<Item = QuotaId> {
         self.cluster.ids.iter().copied()
     }
@@ -255,7 +252,6 @@ impl Quotas {
         cluster.map(|cluster| std::mem::take(&mut cluster.moved)).unwrap_or_default()
     }
 
-    /// A list of charges begins.
     pub fn begin_charge_list(&mut self) {
         self.cluster.charges.begin_list();
     }

@@ -15,14 +15,11 @@ use crate::list_number::ListNumber;
 use crate::quota_spec::QuotaSpecWire;
 use crate::version::Version;
 
-/// A quota.
 #[derive(Debug)]
 pub struct QuotaRecord {
-    /// Its name.
     pub name: Arc<str>,
     /// Which pods it is about, before its scopes.
     pub scope: QuotaScope,
-    /// Its identity.
     pub uid: Uid,
     /// The version that the rest was read from, or that our last write made.
     pub version: Version,
@@ -65,7 +62,6 @@ pub struct ClusterScope {
 /// The identity of the object that records the charges of a cluster quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChargeObject {
-    /// Its identity.
     pub uid: Uid,
     /// The version that was read, or that our last write made.
     pub version: Version,

@@ -89,9 +89,7 @@ impl ToldOfMachines {
 /// What a condition says that is there in one case only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Its reason.
     pub reason: String,
-    /// Its message.
     pub message: String,
     /// Since when it is there, in seconds since the epoch.
     pub since: i64,
@@ -107,7 +105,6 @@ impl Told {
 }
 
 impl Recorded {
-    /// Reads a status.
     pub(super) fn read(status: &QuotaStatusWire, shared: &mut SharedSpecs) -> Self {
         let conditions = status.conditions.as_deref().unwrap_or_default();
         Self {

@@ -1,5 +1,5 @@
 //! Questions to a cluster that need several kinds, and what each kind keeps.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod accounts;
 mod holders;

@@ -27,7 +27,6 @@ pub enum Stage {
     Guards,
     /// Everything else.
     Objects,
-    /// The namespace.
     Home,
 }
 
@@ -39,7 +38,6 @@ const OWN: [&str; 4] = ["Certificate", "ConfigMap", "Lease", "Secret"];
 pub struct Part {
     /// When it goes.
     pub stage: Stage,
-    /// Its name.
     pub object: ObjectName,
     /// No manifest contains it: the operator or another process has made it.
     pub is_made: bool,
@@ -110,7 +108,6 @@ pub fn goes_with_aaq(part: &Part) -> bool {
     part.is_made && !OWN.contains(&kind.kind.as_str()) && !is_standing(name)
 }
 
-/// The CRDs.
 #[must_use]
 pub fn definitions() -> Vec<ObjectName> {
     crds().iter().filter_map(ObjectName::of).collect()

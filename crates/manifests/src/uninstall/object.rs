@@ -5,26 +5,22 @@ use std::fmt::{self, Display, Formatter};
 use serde_json::Value;
 use sluice_api::names;
 
-/// A kind of objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
     /// Its API group; empty: core.
     pub group: String,
     /// The version that requests use.
     pub version: String,
-    /// Its name.
     pub kind: String,
 }
 
 impl Kind {
-    /// From `apiVersion` and `kind`.
     #[must_use]
     pub fn new(api_version: &str, kind: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Self { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
     }
 
-    /// `apiVersion` of its objects.
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
@@ -51,14 +47,11 @@ pub fn orders() -> [Kind; 2] {
         .map(|(api_version, kind)| Kind::new(&api_version, kind))
 }
 
-/// An object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
-    /// Its kind.
     pub kind: Kind,
     /// Its namespace; `None` of objects of the cluster.
     pub namespace: Option<String>,
-    /// Its name.
     pub name: String,
 }
 

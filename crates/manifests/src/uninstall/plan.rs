@@ -9,7 +9,6 @@ use super::object::ObjectName;
 /// An object that has a name of ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Its uid.
     pub uid: String,
     /// It has our label.
     pub is_ours: bool,
@@ -73,7 +72,6 @@ pub enum Step {
     Stop(ObjectName),
     /// Delete the object that has this uid.
     Delete(ObjectName, String),
-    /// Wait.
     Wait(Wait),
     /// Take the gate off all pods, in the order in which they wait, until a list has none.
     Release,

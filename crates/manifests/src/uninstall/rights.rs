@@ -9,11 +9,9 @@ use super::plan::{Step, Wait};
 /// A right, as RBAC grants it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Right {
-    /// The verb.
     pub verb: &'static str,
     /// API group; empty: core.
     pub group: String,
-    /// The resource.
     pub resource: String,
     /// The subresource; empty: the object itself.
     pub subresource: &'static str,

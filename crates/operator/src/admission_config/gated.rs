@@ -6,7 +6,6 @@ use super::observe::Kind;
 
 /// The policy that refuses them.
 pub(super) const GATED: Kind = Kind::Policy { name: names::GATED_POLICY, mutates: false };
-/// Its binding.
 pub(super) const GATED_BINDING: Kind = Kind::Binding { name: names::GATED_POLICY, mutates: false };
 
 /// What refuses pods that are not gated.

@@ -39,7 +39,6 @@ pub(super) enum Kind {
     Mutating,
     /// The ValidatingWebhookConfiguration.
     Validating,
-    /// An admission policy.
     Policy {
         /// Also of its binding.
         name: &'static str,
@@ -56,12 +55,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Of a policy.
     pub(super) const fn policy(of: &AdmissionPolicy) -> Self {
         Self::Policy { name: of.name, mutates: of.mutates }
     }
 
-    /// Of its binding.
     pub(super) const fn binding(of: &AdmissionPolicy) -> Self {
         Self::Binding { name: of.name, mutates: of.mutates }
     }

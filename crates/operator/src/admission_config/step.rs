@@ -11,7 +11,6 @@ use super::observe::Kind;
 pub(super) enum Step {
     /// A JSON patch. It applies to the version it was planned for, or not at all.
     Patch {
-        /// Of what.
         kind: Kind,
         /// JSON patch.
         operations: Value,
@@ -35,7 +34,6 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Of what.
     pub(super) const fn kind(&self) -> Kind {
         match self {
             Self::Patch { kind, .. } | Self::Create { kind, .. } | Self::Own { kind, .. } => *kind,

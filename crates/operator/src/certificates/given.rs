@@ -32,7 +32,6 @@ pub(super) enum Round {
     Refused(TakeError),
     /// Nothing to do until then.
     Rest(Option<Timestamp>),
-    /// This is to be stored.
     Store(Box<Made>),
 }
 

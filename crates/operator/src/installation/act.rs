@@ -15,25 +15,16 @@ use super::apply::Target;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Make the `AAQ` that asks for nothing.
     Make,
     /// Delete that of the operator, if it is as it was seen.
-    TakeBack {
-        /// Its uid.
-        uid: String,
-        /// Its version.
-        resource_version: String,
-    },
+    TakeBack { uid: String, resource_version: String },
     /// Have the `AAQ` that holds say the pause which that of the operator says, if it is as it was seen.
     Pause {
-        /// Its name.
         name: String,
-        /// Its uid.
         uid: String,
-        /// Its version.
         resource_version: String,
         /// Those of the pause.
         annotations: BTreeMap<String, String>,
@@ -42,7 +33,6 @@ pub(super) enum Act {
     Finalizers {
         /// The object; no operand.
         target: Target,
-        /// Its version.
         resource_version: String,
         /// All that it is to have.
         finalizers: Vec<String>,

@@ -21,14 +21,12 @@ const CALM: Duration = Duration::from_secs(60);
 /// The same of a status.
 const CALM_OF_STATUS: Duration = Duration::from_secs(5);
 
-/// What is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     /// What the operator owns of this operand.
     Operand(Operand),
     /// The object that has this uid, an operand that is wanted no more.
     Needless {
-        /// Its name.
         operand: Operand,
         /// Another one of this name may be wanted.
         uid: String,
@@ -52,10 +50,8 @@ impl Display for Target {
     }
 }
 
-/// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Write {
-    /// Of what.
     pub(super) target: Target,
     /// What of the object it was planned for, such as its version.
     pub(super) rests_on: String,

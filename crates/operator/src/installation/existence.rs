@@ -96,7 +96,6 @@ impl Failures {
         *due
     }
 
-    /// It is done.
     pub(super) fn done(&mut self, act: &Act) {
         self.0.remove(&act.about());
     }

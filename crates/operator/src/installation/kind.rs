@@ -37,7 +37,6 @@ impl Kind {
         Self::Deployment,
     ];
 
-    /// By its name.
     pub(super) fn named(kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|each| each.resource().kind == kind)
     }
@@ -60,7 +59,6 @@ impl Kind {
     }
 }
 
-/// Which operand.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Operand {
     pub(super) kind: Kind,

@@ -7,7 +7,6 @@ use serde_json::Value;
 /// What is known of `Evaluator`s.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Evaluators {
-    /// By name.
     pub(super) named: Option<BTreeMap<String, NamedSidecar>>,
     /// Their CRD is there, and is to stay.
     pub(super) is_served: Option<bool>,

@@ -18,7 +18,6 @@ use super::wire::Spec;
 use crate::owner::Owner;
 use crate::version::Version;
 
-/// What is to be done.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Plan {
     /// In this order.

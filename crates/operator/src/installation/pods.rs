@@ -10,7 +10,6 @@ use serde_json::Value;
 /// Label of a pod, whose value is the end of the name of its ReplicaSet.
 const HASH: &str = "pod-template-hash";
 
-/// A pod of the installation.
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = Pod)]
 pub(super) struct PodWire {

@@ -96,7 +96,6 @@ impl EvaluatorWire {
     }
 }
 
-/// An `AAQ`.
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = AAQ)]
 pub(super) struct AaqWire {
@@ -107,7 +106,6 @@ pub(super) struct AaqWire {
     status: Value,
 }
 
-/// An `MTQ`.
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = MTQ)]
 pub(super) struct MtqWire {
@@ -149,9 +147,7 @@ impl Spec {
 /// An `AAQ` or `MTQ` as far as the plan reads it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Order {
-    /// Its name.
     pub(super) name: String,
-    /// Its uid.
     pub(super) uid: String,
     /// The precondition of a write.
     pub(super) resource_version: String,
@@ -169,7 +165,6 @@ pub(super) struct Order {
     pub(super) pause: BTreeMap<String, String>,
     /// An `AAQ` of the operator, before which any other holds.
     pub(super) gives_way: bool,
-    /// What is asked for.
     pub(super) spec: Spec,
     /// `None` if it cannot be read: then nothing is said.
     pub(super) status: Option<AaqStatus>,

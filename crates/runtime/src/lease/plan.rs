@@ -148,7 +148,6 @@ impl Candidate {
         Self { me, timings, observed: None, began: Duration::ZERO, held_until: None }
     }
 
-    /// Its identity.
     pub fn me(&self) -> &str {
         &self.me
     }

@@ -70,7 +70,6 @@ impl WatchHealth {
         }
     }
 
-    /// What is watched.
     pub fn kind(&self) -> &str {
         &self.shared.kind
     }

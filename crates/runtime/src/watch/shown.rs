@@ -28,7 +28,6 @@ impl Shown {
         Some((self.hasher.hash_one(meta.uid.as_ref()?), version))
     }
 
-    /// The watch has shown an object.
     pub fn show(&mut self, meta: &ObjectMeta) {
         let Some((key, version)) = self.read(meta) else { return };
         if self.versions.insert(key, version).is_some() {

@@ -17,7 +17,6 @@ use crate::progress::Progress;
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
 
-/// Where to list.
 #[derive(Clone, Copy, Debug)]
 pub enum Where<'n> {
     Namespace(&'n str),

@@ -33,7 +33,6 @@ use super::proven::told_by_aaq;
 /// What is told of a pod only after a while is told at once (milliseconds).
 const TOLD_MS: u64 = 3_000;
 
-/// What was read.
 pub struct World {
     gate: Gate,
     pub pods: Vec<PodWire>,

@@ -21,7 +21,6 @@ const PAGE: u32 = 500;
 /// An object that says what is paused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// A namespace.
     Namespace(String),
     /// The `AAQ` of this name, for all namespaces.
     All(String),

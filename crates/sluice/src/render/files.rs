@@ -14,7 +14,6 @@ pub(super) enum FileError {
     Read {
         /// As the command line has it.
         field: &'static str,
-        /// Which file.
         path: PathBuf,
         /// Why not.
         error: std::io::Error,
@@ -24,7 +23,6 @@ pub(super) enum FileError {
     Content {
         /// As the command line has it.
         field: &'static str,
-        /// Which file.
         path: PathBuf,
         /// What it should be.
         what: &'static str,

@@ -20,7 +20,6 @@ const NAMES: usize = 3;
 pub(super) enum Action {
     /// Its replicas are taken.
     Stop,
-    /// It is deleted.
     Delete,
     /// Its gate is taken off.
     Release,
@@ -141,7 +140,6 @@ impl Report {
         self.rows.retain(|row| row.action != Action::Leave || row.kind != kind);
     }
 
-    /// An object is left.
     pub(super) fn left(&mut self, object: &ObjectName, reason: &str, remedy: &str) {
         let note = Some(format!("{reason}: {remedy}"));
         self.row(Action::Leave, &object.kind.kind, 1, vec![object.name.clone()], note);

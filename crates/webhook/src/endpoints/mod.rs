@@ -54,13 +54,9 @@ pub trait AsyncEndpoint: Send + Sync {
 pub struct AsyncEndpoints {
     /// That of [`Endpoint::QuotaValidate`].
     pub quotas: Arc<dyn AsyncEndpoint>,
-    /// That of [`Endpoint::Growth`].
     pub growth: Arc<dyn AsyncEndpoint>,
-    /// That of [`Endpoint::Explain`].
     pub explain: Arc<dyn AsyncEndpoint>,
-    /// That of [`Endpoint::Target`].
     pub target: Arc<dyn AsyncEndpoint>,
-    /// That of [`Endpoint::Headroom`].
     pub headroom: Arc<dyn AsyncEndpoint>,
 }
 

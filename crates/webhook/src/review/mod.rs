@@ -19,7 +19,6 @@ pub enum ReviewError {
     /// Nothing was sent.
     #[error("admission request body is empty")]
     Empty,
-    /// Not UTF-8.
     #[error("could not parse admission review request: {0}")]
     NotUtf8(#[from] std::str::Utf8Error),
     /// Not JSON, or a field of another type than AdmissionReview says.
@@ -48,13 +47,10 @@ pub enum ReviewError {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(from = "String")]
 pub enum Operation {
-    /// `CREATE`
     Create,
     /// `UPDATE`, which includes patches and server-side apply.
     Update,
-    /// `DELETE`
     Delete,
-    /// `CONNECT`
     Connect,
     /// Anything else, as received.
     Unknown(String),
@@ -201,10 +197,8 @@ struct Kind {
 /// A requester, as the API server authenticated it.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct UserInfo {
-    /// Its name.
     #[serde(default, deserialize_with = "nullable")]
     pub username: String,
-    /// Its groups.
     #[serde(default, deserialize_with = "nullable")]
     pub groups: Vec<String>,
 }
@@ -213,7 +207,6 @@ pub struct UserInfo {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Metadata {
-    /// Its name.
     #[serde(default)]
     pub(crate) name: Option<String>,
     /// Set once it is.

@@ -10,7 +10,6 @@ pub(super) struct Query {
     pub(super) version: u64,
     /// Objects of a page, if pages are asked for.
     pub(super) limit: Option<u64>,
-    /// Which page.
     pub(super) page: Option<Page>,
 }
 

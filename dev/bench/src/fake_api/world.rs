@@ -223,7 +223,6 @@ impl World {
         self.pods.get(&number).copied().filter(|pod| pod.namespace == namespace)
     }
 
-    /// The quota of a namespace.
     pub(super) fn quota(&self, namespace: u64) -> Option<String> {
         self.tenants.get(index(namespace)).map(|tenant| tenant.print(namespace))
     }

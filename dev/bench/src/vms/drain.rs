@@ -24,7 +24,6 @@ pub(super) const VMS: usize = NAMESPACES * VMS_EACH;
 /// (`pkg/virt-config/virt-config.go`, `ParallelMigrationsPerClusterDefault`, `ParallelOutboundMigrationsPerNodeDefault`).
 const AT_A_TIME: (u32, u32) = (5, 2);
 
-/// A kind of drain.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     /// Under quotas that are full, as many migrations at a time as KubeVirt lets by default. Memory takes one to two seconds
@@ -63,7 +62,6 @@ impl Kind {
     }
 }
 
-/// All drains.
 #[derive(Default)]
 pub(super) struct Drains {
     full: Targets,

@@ -20,11 +20,9 @@ pub type Amounts = BTreeMap<String, String>;
 /// A native quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Its name.
     pub name: String,
     /// Counts changes of the spec, where the API server counts them.
     pub generation: Option<i64>,
-    /// What is wanted.
     pub spec: Amounts,
     /// What is enforced, and the mark of a lock.
     pub hard: Amounts,
@@ -81,7 +79,6 @@ impl Quota {
 /// A pod around the VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// Its name.
     pub name: String,
     /// Whether a migration made it.
     pub is_target: bool,
@@ -89,7 +86,6 @@ pub struct Launcher {
     pub node: Option<String>,
     /// Its phase, or `Deleted`.
     pub phase: String,
-    /// Since when.
     pub since: Duration,
     first_seen: Duration,
 }
@@ -104,7 +100,6 @@ impl Launcher {
 /// Everything that was observed.
 #[derive(Clone, Debug, Default)]
 pub struct Passage {
-    /// The quota as it is.
     pub quota: Option<Quota>,
     /// The quota as it was first seen.
     pub first: Option<Quota>,

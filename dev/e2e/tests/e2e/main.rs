@@ -2,7 +2,7 @@
 //!
 //! Tests share one control plane with one controller and one webhook ([`context::shared`]) and have a namespace
 //! each; those that stop, slow or break something start their own.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod admission;
 mod alerts;

@@ -3,7 +3,7 @@
 //!
 //! Most tests have a namespace each in one cluster ([`sluice_e2e::tenant::shared`]). Those that change what counts
 //! everywhere take turns in a second one ([`context::alone`]).
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod account;
 mod balancer;

@@ -2,7 +2,7 @@
 //! pod itself changes its resources. There is no mutating policy either, so the webhook gates.
 //!
 //! `make soak` runs it with `SLUICE_KUBERNETES_VERSION=1.31`.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 #[allow(dead_code, reason = "the suites of `e2e` need more of it")]
 #[path = "../e2e/context.rs"]

@@ -1,6 +1,6 @@
 //! application-aware-quota's own suite against Sluice: `docs/conformance.md` says how it is built,
 //! and which specs are left out.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

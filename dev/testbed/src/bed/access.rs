@@ -46,7 +46,6 @@ impl Identity {
         &self.user
     }
 
-    /// Path of the kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
@@ -67,7 +66,6 @@ impl Identity {
     }
 }
 
-/// A namespace of one test.
 #[derive(Clone, Debug)]
 pub struct TestNamespace {
     /// Its name, unique in the bed.

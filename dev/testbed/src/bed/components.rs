@@ -14,7 +14,6 @@ use crate::program::ProgramSpec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Component {
-    /// etcd.
     Etcd,
     /// kube-apiserver.
     ApiServer,

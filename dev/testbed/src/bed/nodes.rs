@@ -26,7 +26,6 @@ impl Bed {
         self.add_labelled_nodes(count, capacity, &[]).await
     }
 
-    /// As [`Bed::add_nodes`], with labels.
     pub(crate) async fn add_labelled_nodes(
         &self,
         count: usize,

@@ -18,7 +18,6 @@ pub struct State {
     pub dir: PathBuf,
     pub(crate) options: BedOptions,
     pub(crate) ports: Ports,
-    /// Its processes.
     pub processes: BTreeMap<Component, ProcessId>,
     /// What runs Sluice and the simulated node agents on it.
     #[serde(default)]

@@ -53,7 +53,6 @@ impl VmBuilder {
         self
     }
 
-    /// Guest memory.
     pub fn memory(self, guest: &str) -> Self {
         self.spec(json!({"domain": {"memory": {"guest": guest}}}))
     }

@@ -13,7 +13,6 @@ pub(crate) fn installation() -> ApiResource {
     kind("KubeVirt", "kubevirts")
 }
 
-/// VirtualMachine.
 pub(crate) fn virtual_machine() -> ApiResource {
     kind("VirtualMachine", "virtualmachines")
 }

@@ -100,7 +100,6 @@ impl Migration {
         Ok(Self::new(client.clone(), namespace, created.name_any()))
     }
 
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

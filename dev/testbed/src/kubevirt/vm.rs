@@ -29,13 +29,11 @@ impl Vm {
         Self::new(client.clone(), &self.namespace, &self.name)
     }
 
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace

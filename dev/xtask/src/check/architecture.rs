@@ -35,7 +35,6 @@ pub(super) fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All pages that are checked.
 fn pages(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut pages: Vec<PathBuf> = PAGES.iter().map(|page| root.join(page)).collect();
     let mut folders = vec![root.join(DOCS)];

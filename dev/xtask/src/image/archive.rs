@@ -14,7 +14,6 @@ use super::Platform;
 const NON_ROOT: u32 = 65532;
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 
-/// What an image has in it.
 pub(super) struct Content<'c> {
     /// `/sluice`.
     pub(super) binary: &'c [u8],

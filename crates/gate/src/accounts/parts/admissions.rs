@@ -27,7 +27,6 @@ impl Wanted {
     }
 }
 
-/// A charge by quota.
 pub type Parts = BTreeMap<QuotaId, Charge>;
 
 /// What is held for pods that [`Growth`](super::growth::Growth) has, and answers that are to be given.
@@ -41,7 +40,6 @@ pub struct Admissions {
 }
 
 impl Admissions {
-    /// What is held for the pod.
     pub fn held(&self, id: PodId) -> Option<&Parts> {
         self.held.get(&id).map(|(_, parts)| parts)
     }

@@ -349,7 +349,6 @@ impl Evaluations {
         std::mem::take(&mut self.ended)
     }
 
-    /// The pod has to be looked at.
     pub fn look_at(&mut self, id: PodId) {
         self.looks.push(id);
     }

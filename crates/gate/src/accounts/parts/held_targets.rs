@@ -103,7 +103,6 @@ impl HeldTargets {
         target.is_some_and(|target| !std::mem::replace(&mut target.is_late, is_late) && is_late)
     }
 
-    /// Whether the target is late.
     pub fn is_late(&self, id: PodId) -> bool {
         self.held.get(&id).is_some_and(|target| target.is_late)
     }

@@ -18,16 +18,13 @@ const SECOND_US: u64 = 1_000_000;
 pub enum Scope {
     /// All namespaces that have no pause of their own: the `AAQ` says so.
     All,
-    /// This one.
     One(NamespaceId),
 }
 
 /// An object with the annotation of a pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paused {
-    /// Its name.
     pub name: Arc<str>,
-    /// Its identity.
     pub uid: Uid,
     /// What the annotation says; an error is no pause.
     pub said: Result<Pause, PauseError>,
@@ -168,7 +165,6 @@ impl Pauses {
         self.lines.retain(|scope, _| is_kept(scope));
     }
 
-    /// The ends of all pauses.
     pub fn ends(&self) -> impl Iterator<Item = Timestamp> {
         self.known.values().filter_map(|paused| paused.said.as_ref().ok()).map(|pause| pause.until)
     }

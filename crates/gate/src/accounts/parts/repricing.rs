@@ -19,7 +19,6 @@ pub enum Walk {
     Seen(Option<Owner>),
     /// Pods of the platform: whether they are charged depends on the charges of VMs.
     Platform(Option<PlatformKey>),
-    /// The walk is at its end.
     #[default]
     Ended,
 }

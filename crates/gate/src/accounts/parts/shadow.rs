@@ -193,7 +193,6 @@ impl Shadow {
         !self.moved.is_empty()
     }
 
-    /// The pod is gone.
     pub fn forget(&mut self, id: PodId) {
         self.count(id, Vec::new());
         self.pods.remove(&id);
@@ -218,7 +217,6 @@ impl Shadow {
         }
     }
 
-    /// The sums of each.
     pub fn sums(&self) -> impl Iterator<Item = (&Arc<str>, &Sums)> {
         let evaluators = self.config.iter().flat_map(|config| &config.evaluators);
         evaluators.map(|(name, _)| name).zip(&self.sums)

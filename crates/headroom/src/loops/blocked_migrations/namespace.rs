@@ -37,7 +37,6 @@ const MOST_WAKES: u32 = 3;
 /// A namespace as it is seen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Facts {
-    /// Its native quotas.
     pub(super) quotas: Vec<NativeQuota>,
     /// What it may take above them.
     pub(super) budget: Budget,

@@ -37,7 +37,6 @@ impl NamespaceId {
 /// What is known of a namespace.
 #[derive(Debug)]
 pub struct Namespace {
-    /// Its name.
     pub name: Arc<str>,
     /// Its labels, in order; `None` while only things *in* it were seen, not the namespace itself.
     labels: Option<Labels>,
@@ -84,7 +83,6 @@ impl Namespace {
         selector.matches(&labels)
     }
 
-    /// The value of a label.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.iter().flatten().find(|(name, _)| **name == *key).map(|(_, value)| &**value)
@@ -102,7 +100,6 @@ impl Namespace {
 /// What applying a namespace changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceChange {
-    /// Its handle.
     pub id: NamespaceId,
     /// Whether its pods are gated, or whether it is being deleted.
     pub is_retargeted: bool,
@@ -110,7 +107,6 @@ pub struct NamespaceChange {
     pub is_relabelled: bool,
 }
 
-/// Which namespaces are targeted.
 #[derive(Clone, Debug)]
 pub struct Targeting {
     selector: Selector,
@@ -168,7 +164,6 @@ impl Targeting {
     }
 }
 
-/// All namespaces.
 #[derive(Debug)]
 pub struct Namespaces {
     by_name: HashMap<Arc<str>, NamespaceId>,
@@ -191,7 +186,6 @@ impl Namespaces {
         }
     }
 
-    /// A namespace by its handle.
     #[must_use]
     pub fn get(&self, id: NamespaceId) -> Option<&Namespace> {
         self.records.get(&id)
@@ -227,7 +221,6 @@ impl Namespaces {
         Some(if is_exempt { Ungated::Exempt } else { Ungated::NotTargeted })
     }
 
-    /// Which namespaces are targeted.
     #[must_use]
     pub const fn targeting(&self) -> &Targeting {
         &self.targeting
@@ -250,7 +243,6 @@ impl Namespaces {
         changed
     }
 
-    /// A list of namespaces begins.
     pub fn begin_list(&mut self) {
         self.list.begin();
     }

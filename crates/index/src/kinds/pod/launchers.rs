@@ -75,7 +75,6 @@ impl Launchers {
         self.store.in_namespace(namespace)
     }
 
-    /// The pod with this uid.
     #[must_use]
     pub fn by_uid(&self, pod: &Uid) -> Option<&Arc<LauncherRecord>> {
         let key = self.seen.get(pod)?;

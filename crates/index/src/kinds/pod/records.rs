@@ -16,12 +16,9 @@ use crate::kinds::namespace::{NamespaceId, Namespaces};
 use crate::list_number::{ListNumber, Source};
 use crate::version::Version;
 
-/// A pod.
 #[derive(Clone, Debug)]
 pub struct PodRecord {
-    /// Its name.
     pub name: Box<str>,
-    /// Its namespace.
     pub namespace: NamespaceId,
     /// Its identity; a pod of the same name is another one.
     pub uid: Uid,
@@ -73,7 +70,6 @@ pub enum PodChange {
     Same,
 }
 
-/// All pods.
 #[derive(Debug, Default)]
 pub struct Pods {
     records: Vec<Option<PodRecord>>,
@@ -108,13 +104,11 @@ impl Pods {
         self.by_name.is_empty()
     }
 
-    /// A pod by its handle.
     #[must_use]
     pub fn get(&self, id: PodId) -> Option<&PodRecord> {
         self.records.get(id.0 as usize).and_then(Option::as_ref)
     }
 
-    /// A pod by its name.
     #[must_use]
     pub fn find(&self, namespace: NamespaceId, name: &str) -> Option<PodId> {
         let hash = self.hash(namespace, name);
@@ -126,7 +120,6 @@ impl Pods {
         self.by_name.iter().filter_map(|id| self.get(*id).map(|record| (*id, record)))
     }
 
-    /// A list of pods begins.
     pub fn begin_list(&mut self) {
         self.list.begin();
     }
@@ -193,7 +186,6 @@ impl Pods {
         PodChange::Changed(id)
     }
 
-    /// A pod is gone.
     pub fn remove(&mut self, id: PodId, namespaces: &mut Namespaces) -> Option<PodRecord> {
         self.leave_owner(id);
         let record = self.records.get_mut(id.0 as usize)?.take()?;

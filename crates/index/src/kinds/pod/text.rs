@@ -20,9 +20,7 @@ use super::PodWire;
 /// (`k8s.io/apimachinery/pkg/apis/meta/v1/watch.go`).
 #[derive(Clone, Debug)]
 pub struct PodWithText {
-    /// The pod.
     pub wire: PodWire,
-    /// Its JSON.
     pub text: Box<RawValue>,
 }
 
@@ -81,9 +79,7 @@ pub struct PodView {
     /// Equal, within a process, exactly for equal content: that is `json` without `metadata.resourceVersion` and
     /// `metadata.generation`. So neither a release nor an update of managedFields changes it.
     pub hash: u128,
-    /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
-    /// `metadata.uid`.
     pub uid: String,
     /// `spec.schedulingGates` as it is written, and the place in `json` where it was left out.
     gates: Option<(usize, Box<str>)>,

@@ -10,11 +10,8 @@ use crate::version::Version;
 /// What an object of the watch says of a pod.
 #[derive(Clone, Debug)]
 pub struct PodFacts {
-    /// `metadata.namespace`.
     pub namespace: Box<str>,
-    /// `metadata.name`.
     pub name: Box<str>,
-    /// `metadata.uid`.
     pub uid: Uid,
     /// `metadata.resourceVersion`.
     pub version: Version,
@@ -95,9 +92,7 @@ pub struct PlatformPod {
 /// How one pod names another of its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodReference {
-    /// `metadata.name`.
     pub name: Box<str>,
-    /// `metadata.uid`.
     pub uid: Uid,
 }
 

@@ -31,10 +31,8 @@ pub struct VmiSpecWire {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainWire {
-    /// CPUs.
     #[serde(default)]
     pub cpu: Option<CpuWire>,
-    /// Memory.
     #[serde(default)]
     pub memory: Option<MemoryWire>,
     /// Threads beside those of its CPUs.
@@ -46,7 +44,6 @@ pub struct DomainWire {
     /// What its pod asks for.
     #[serde(default)]
     pub resources: Option<DomainResourcesWire>,
-    /// Devices.
     #[serde(default)]
     pub devices: Option<DevicesWire>,
     /// Encryption of its memory.
@@ -146,7 +143,6 @@ pub struct DevicesWire {
     pub(super) tpm: Option<TpmWire>,
 }
 
-/// An interface.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct InterfaceWire {
     #[serde(default)]
@@ -180,14 +176,12 @@ pub struct LaunchSecurityWire {
     pub(super) snp: Option<IgnoredAny>,
 }
 
-/// A probe.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ProbeWire {
     #[serde(default)]
     pub(super) exec: Option<IgnoredAny>,
 }
 
-/// A volume.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeWire {

@@ -18,7 +18,6 @@ pub struct Right {
     pub group: String,
     /// Resource, such as `pods` or `pods/log`.
     pub resource: String,
-    /// Verb.
     pub verb: &'static str,
     /// Where; `None`: in the cluster.
     pub namespace: Option<String>,
@@ -87,7 +86,6 @@ pub struct Gap {
     pub what: BTreeSet<String>,
 }
 
-/// A file of the bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     pub path: String,

@@ -46,7 +46,6 @@ impl Process {
     }
 }
 
-/// What is asked of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
     Log { container: String, previous: bool },

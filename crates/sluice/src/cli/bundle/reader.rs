@@ -116,7 +116,6 @@ impl<'c> Reader<'c> {
         self.silent.load(Ordering::Relaxed) >= MOST_SILENT
     }
 
-    /// An object.
     pub async fn get(&self, kind: &Kind, namespace: Option<&str>, name: &str) -> Result<Value, Missed> {
         self.ask(|| requests(kind, namespace).get(name, &Default::default())).await
     }

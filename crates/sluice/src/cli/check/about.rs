@@ -34,7 +34,6 @@ pub struct About {
     pub page: &'static str,
 }
 
-/// One check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     pub about: &'static About,

@@ -105,7 +105,6 @@ fn ready(deployment: &Value) -> (u64, u64) {
     (number("/status/readyReplicas").unwrap_or(0), number("/spec/replicas").unwrap_or(1))
 }
 
-/// When a lease was renewed.
 fn renewed(lease: &Value) -> Option<Timestamp> {
     text(lease, "/spec/renewTime").parse().ok()
 }

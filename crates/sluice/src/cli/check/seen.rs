@@ -52,7 +52,6 @@ pub enum Reached {
     Unknown(String),
 }
 
-/// What was read.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Namespace of the installation.
@@ -148,7 +147,6 @@ pub fn gives_way(aaq: &Value) -> bool {
     )
 }
 
-/// A map of texts at `pointer`.
 pub fn texts(object: &Value, pointer: &str) -> Option<BTreeMap<String, String>> {
     let all = object.pointer(pointer)?.as_object()?;
     Some(all.iter().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect())

@@ -11,7 +11,6 @@ use sluice_index::{NamespaceWire, PodWire};
 
 use super::*;
 
-/// What was said.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn said() -> Vec<String> {

@@ -39,10 +39,8 @@ const STORED: &str = "a QuotaReview is answered and never stored: create it in a
 const TOO_OFTEN: &str = "more QuotaReviews are asked for than are answered in a second: try again in a second, or ask \
     sluice why --recompute, which needs no leader";
 
-/// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// In which namespace.
     pub namespace: String,
     /// About what.
     pub about: About,
@@ -51,7 +49,6 @@ pub struct Question {
 /// The kind and the name of what is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum About {
-    /// A pod.
     Pod(String),
     /// An `ApplicationAwareResourceQuota`.
     Quota(String),
@@ -117,7 +114,6 @@ impl About {
         Ok(about)
     }
 
-    /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
         let (Self::Pod(name) | Self::Quota(name) | Self::ClusterQuota(name) | Self::VirtualMachine(name)) =
@@ -129,7 +125,6 @@ impl About {
 /// What the leader says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// The answer.
     Answered(Box<QuotaReviewStatus>),
     /// It is too much to look at, and what to do instead.
     TooMuch(String),

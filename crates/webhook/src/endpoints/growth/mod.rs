@@ -29,7 +29,6 @@ const RETRY_AFTER_S: u32 = 1;
 /// An update that may take more.
 #[derive(Debug)]
 pub struct Growth {
-    /// What is updated.
     pub update: Update,
     /// Nothing is to be charged.
     pub dry_run: bool,
@@ -63,7 +62,6 @@ impl<T> Change<T> {
     }
 }
 
-/// What is decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GrowthVerdict {
     /// There is room, and it is charged.

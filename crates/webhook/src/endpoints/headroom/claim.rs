@@ -15,13 +15,11 @@ use crate::review::{Operation, Review, nullable};
 /// A pod's creation that claims to be for a migration. Whether it is true is not known yet.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// The namespace.
     pub namespace: String,
     /// The pod's uid, which the API server has given it already.
     pub pod: String,
     /// It attaches volumes to a launcher, which controls it; otherwise it is a launcher.
     pub attaches: bool,
-    /// The uid of the migration.
     pub migration_uid: String,
     /// The name of the migration, if the pod tells.
     pub migration_name: Option<String>,

@@ -67,7 +67,6 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// The tokens as a list.
 pub(super) fn listed(tokens: TokenStream) -> Vec<TokenTree> {
     tokens.into_iter().collect()
 }

@@ -178,7 +178,6 @@ impl Evaluations {
         }
     }
 
-    /// The pod is gone.
     pub fn forget(&mut self, id: PodId) {
         self.leave(id);
         if let Some(known) = self.known.get_mut(id.0 as usize) {
@@ -211,7 +210,6 @@ impl Evaluations {
         Some((hash, serial))
     }
 
-    /// The question is answered.
     pub fn answered(
         &mut self,
         serial: u64,

@@ -173,7 +173,6 @@ impl Rounds {
         self.later.set_earlier(namespace, due_ms.max(round.not_before_ms));
     }
 
-    /// Whether [`Self::next`] has one.
     pub fn has_next(&self) -> bool {
         let has_queued = self.under_way < AT_A_TIME && !(self.pressing.is_empty() && self.queue.is_empty());
         has_queued || !self.ended.is_empty() || !self.resumed.is_empty()
@@ -257,7 +256,6 @@ impl Rounds {
         Some(round.of.clone())
     }
 
-    /// Whether this round is under way.
     pub fn is_under_way(&self, namespace: NamespaceId, number: u64) -> bool {
         self.namespaces.get(&namespace).is_some_and(|round| round.of.number == number && round.is_under_way())
     }

@@ -18,7 +18,6 @@ the arguments stay. Names, labels, amounts, conditions and events of tenants are
 look through them before you give the bundle to somebody.
 ";
 
-/// The page.
 pub fn page(index: &Index) -> String {
     let mut text = String::new();
     // Writing to a text cannot fail.
