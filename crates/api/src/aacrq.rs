@@ -3,9 +3,6 @@
 //! Written by the controller and read by people: nothing is decided by an object of this kind. As in upstream's API `status`
 //! is no subresource, so the mirror is created and changed by one write.
 
-// The derive takes one attribute per printer column, and their types repeat.
-#![allow(clippy::duplicated_attributes)]
-
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

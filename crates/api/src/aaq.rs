@@ -1,8 +1,5 @@
 //! `AAQ`: the configuration of an installation, one per cluster (`docs/predecessors.md`, *API of AAQ*).
 
-// The derive takes one attribute per printer column, and their types repeat.
-#![allow(clippy::duplicated_attributes)]
-
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Affinity, Container, Toleration};

@@ -1,9 +1,6 @@
 //! `ApplicationAwareClusterResourceQuota`: what the pods of several namespaces may take together
 //! (`docs/quota-semantics.md`).
 
-// The derive takes one attribute per printer column, and their types repeat.
-#![allow(clippy::duplicated_attributes)]
-
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

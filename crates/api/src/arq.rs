@@ -1,8 +1,5 @@
 //! `ApplicationAwareResourceQuota`: what the pods of a namespace may take together (`docs/quota-semantics.md`).
 
-// The derive takes one attribute per printer column, and their types repeat.
-#![allow(clippy::duplicated_attributes)]
-
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ScopeSelector;

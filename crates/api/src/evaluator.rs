@@ -1,9 +1,6 @@
 //! `Evaluator`: a rule that says what pods are charged beside, or in place of, what Kubernetes counts, or the policy of a
 //! sidecar that says it.
 
-// The derive takes one attribute per printer column, and their types repeat.
-#![allow(clippy::duplicated_attributes)]
-
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;

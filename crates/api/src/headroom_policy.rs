@@ -1,8 +1,5 @@
 //! `HeadroomPolicy`: what live migrations may take on top of ResourceQuotas, for many namespaces at once.
 
-// The derive takes one attribute per printer column, and their types repeat.
-#![allow(clippy::duplicated_attributes)]
-
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;

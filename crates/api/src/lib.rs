@@ -3,6 +3,10 @@
 //! The CRDs in `deploy/crds/` are generated from the types here (`make gen`).
 
 #![warn(missing_docs)]
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "the derive of a custom resource takes one attribute per printer column, and their types repeat"
+)]
 
 mod aacrq;
 mod aaq;

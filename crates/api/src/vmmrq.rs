@@ -1,9 +1,6 @@
 //! `VirtualMachineMigrationResourceQuota`: what live migrations of a namespace may take on top of its
 //! ResourceQuotas (`docs/predecessors.md`, *API of MTQ*).
 
-// The derive takes one attribute per printer column, and their types repeat.
-#![allow(clippy::duplicated_attributes)]
-
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ResourceQuotaSpec;
