@@ -30,7 +30,6 @@ use self::quota_entry::{QuotaEntry, Rest};
 pub use self::quota_set::{QuotaSet, ShareId};
 use self::reservation::Reservation;
 pub use self::shares::Shares;
-use self::sweep::Sweep;
 pub use self::wait_order::{ClassId, Deadline, Patience, PodId, QuotaId, WaitKey};
 use self::waiting::Census;
 pub use self::waiting::WaitReason;
@@ -66,9 +65,7 @@ pub struct ReleaseQueue {
     /// The pods of all classes, by their reason.
     census: Census,
     next_class: u32,
-    /// Quotas that may have got room, and how far their waiting pods have been looked at since.
-    sweeps: HashMap<QuotaId, Sweep>,
-    /// The order in which these quotas are looked at next.
+    /// The quotas that are being [swept](quota_entry::Sweep), in the order in which they are looked at next.
     turns: VecDeque<QuotaId>,
     /// Classes that have a pod that was not looked at yet.
     fresh: BTreeSet<ClassId>,
@@ -76,8 +73,8 @@ pub struct ReleaseQueue {
     rested: Vec<ClassId>,
     /// Shared quotas of which something may be shown otherwise than when they were asked for last.
     changed: BTreeSet<QuotaId>,
-    /// Classes to [review](ReleaseQueue::review) because limits of a quota have changed.
-    reviews: VecDeque<(QuotaId, Vec<ClassId>)>,
+    /// The quotas whose classes are being [reviewed](quota_entry::Rest::review), in that order.
+    reviews: VecDeque<QuotaId>,
     /// The classes that room is kept for: of each of their quotas, [`QuotaEntry::kept`] says whether it keeps it for them.
     reservations: HashMap<ClassId, Reservation>,
     /// The same ones, by the moment (milliseconds) from which on their turn is over unless less is lacked than before.
@@ -100,10 +97,10 @@ impl ReleaseQueue {
 
     /// Closes an entry. What is claimed of it is forgotten; pods that wait for it have to leave before.
     pub fn close(&mut self, quota: QuotaId) {
-        self.entries.remove(&quota);
+        let entry = self.entries.remove(&quota);
         self.changed.remove(&quota);
-        self.reviews.retain(|(other, _)| *other != quota);
-        if self.sweeps.remove(&quota).is_some() {
+        self.reviews.retain(|other| *other != quota);
+        if entry.is_some_and(|entry| entry.sweep.is_some()) {
             self.turns.retain(|other| *other != quota);
         }
     }

@@ -70,17 +70,20 @@ impl ReleaseQueue {
         };
         let never_fits = entry.never_fits.iter().copied();
         let classes: Vec<ClassId> = never_fits.chain(entry.heads.iter().map(|(_, id)| *id)).collect();
-        entry.rest.reviewed = !classes.is_empty();
-        self.reviews.retain(|(other, _)| *other != quota);
+        self.reviews.retain(|other| *other != quota);
         if !classes.is_empty() {
-            self.reviews.push_back((quota, classes));
+            self.reviews.push_back(quota);
         }
+        entry.rest.review = Some(classes).filter(|classes| !classes.is_empty());
     }
 
     /// Goes on with a review, for at most so many classes; then it is another quota's turn.
     pub(super) fn go_on_reviewing(&mut self, most: usize) -> usize {
-        let Some((quota, mut classes)) = self.reviews.pop_front() else { return 0 };
+        let Some(quota) = self.reviews.pop_front() else { return 0 };
+        let entry = self.entries.get_mut(&quota);
+        let Some(classes) = entry.and_then(|entry| entry.rest.review.as_mut()) else { return 0 };
         let now = classes.split_off(classes.len().saturating_sub(most));
+        let is_done = classes.is_empty();
         for id in &now {
             self.review(*id);
             let share = self.classes.get(id).map(|class| class.quotas.share());
@@ -92,10 +95,10 @@ impl ReleaseQueue {
         if let Some(entry) = self.entries.get_mut(&quota) {
             entry.rest.later.extend(&now);
         }
-        if classes.is_empty() {
-            self.end_rest(quota, |rest| rest.reviewed = false);
+        if is_done {
+            self.end_rest(quota, |rest| rest.review = None);
         } else {
-            self.reviews.push_back((quota, classes));
+            self.reviews.push_back(quota);
         }
         now.len()
     }
@@ -164,7 +167,9 @@ impl ReleaseQueue {
         for (id, class) in &self.classes {
             let named = (Arc::clone(&class.charge), Arc::clone(&class.quotas));
             let fits_when_empty = self.could_fit(&class.quotas, &class.charge);
-            let is_to_be_reviewed = self.reviews.iter().any(|(_, classes)| classes.contains(id));
+            let entries = class.quotas.iter().filter_map(|quota| self.entries.get(quota));
+            let is_to_be_reviewed =
+                entries.filter_map(|it| it.rest.review.as_ref()).any(|it| it.contains(id));
             if class.pods().len() == 0
                 || fits_when_empty != class.fits_when_empty && !is_to_be_reviewed
                 || self.class_ids.get(&named) != Some(id)

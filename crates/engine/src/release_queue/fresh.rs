@@ -68,7 +68,8 @@ impl Deciding<'_> {
             return;
         }
         if let Some(quota) = self.queue.swept_before(id) {
-            if let Some(sweep) = self.queue.sweeps.get_mut(&quota) {
+            let entry = self.queue.entries.get_mut(&quota);
+            if let Some(sweep) = entry.and_then(|entry| entry.sweep.as_mut()) {
                 sweep.postponed.push(id);
             }
             return;

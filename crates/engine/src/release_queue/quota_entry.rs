@@ -34,6 +34,21 @@ pub(super) struct QuotaEntry {
     /// What ends makes no room, see [`ReleaseQueue::freeze`](super::ReleaseQueue::freeze).
     pub(super) frozen: bool,
     pub(super) rest: Rest,
+    /// It may have got room, and not all that wait were looked at since.
+    pub(super) sweep: Option<Box<Sweep>>,
+}
+
+/// How far the waiting pods of a quota were looked at since it got room.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    pub(super) at: Cursor,
+    /// The quota got room meanwhile. Those that were passed are looked at again after those that were not: otherwise a
+    /// quota that gets room all the time would never look at its last ones.
+    pub(super) again: bool,
+    /// Classes that came meanwhile, further behind.
+    pub(super) postponed: Vec<ClassId>,
+    /// How far the shares were searched for one that room is to be kept for, if none was found.
+    pub(super) searched: Option<(Turn, ShareId)>,
 }
 
 /// While either is so, no pod is released.
@@ -41,15 +56,15 @@ pub(super) struct QuotaEntry {
 pub(super) struct Rest {
     /// See [`ReleaseQueue::pause`](super::ReleaseQueue::pause).
     pub(super) paused: bool,
-    /// The limits have changed, and it is not known yet of all classes whether they could ever fit.
-    pub(super) reviewed: bool,
+    /// The limits have changed: the classes of which it is not known yet whether they could ever fit.
+    pub(super) review: Option<Vec<ClassId>>,
     /// The classes that are to be looked at afterwards.
     pub(super) later: Vec<ClassId>,
 }
 
 impl Rest {
     pub(super) const fn is_over(&self) -> bool {
-        !self.paused && !self.reviewed
+        !self.paused && self.review.is_none()
     }
 }
 
@@ -207,8 +222,13 @@ impl QuotaEntry {
         }
     }
 
-    /// The first head behind the cursor: in a shared quota of the share that takes least.
-    pub(super) fn next_head(&self, cursor: &Cursor) -> Option<&Head> {
+    /// The head that the sweep comes to next: in a shared quota of the share that takes least. None: there is no sweep, or
+    /// it is at its end.
+    pub(super) fn next_head(&self) -> Option<&Head> {
+        let cursor = &self.sweep.as_ref()?.at;
+        if self.is_full_for_all() {
+            return None;
+        }
         if let Some(long) = self.long.as_ref().filter(|_| self.shares.is_some()) {
             return long.lanes.next(cursor);
         }
@@ -216,16 +236,19 @@ impl QuotaEntry {
         self.heads.range((passed, Bound::Unbounded)).next()
     }
 
-    /// Moves the cursor behind this head of this share.
-    pub(super) fn pass(&self, cursor: &mut Cursor, share: ShareId, head: Head) {
+    /// Moves the sweep behind this head of this share.
+    pub(super) fn pass(&mut self, share: ShareId, head: Head) {
         let lane = self.lane_of(share);
         let place = self.long.as_ref().and_then(|long| long.lanes.place(lane)).cloned();
-        cursor.pass(place, lane, head);
+        if let Some(sweep) = &mut self.sweep {
+            sweep.at.pass(place, lane, head);
+        }
     }
 
-    /// Whether the cursor is behind this head of this share.
-    pub(super) fn is_passed(&self, cursor: &Cursor, share: ShareId, head: &Head) -> bool {
-        cursor.passed(self.lane_of(share)).is_some_and(|passed| head <= passed)
+    /// Whether the sweep is behind this head of this share.
+    pub(super) fn is_passed(&self, share: ShareId, head: &Head) -> bool {
+        let passed = self.sweep.as_ref().and_then(|sweep| sweep.at.passed(self.lane_of(share)));
+        passed.is_some_and(|passed| head <= passed)
     }
 
     /// Whether the one head comes before the other here, each of its share.
@@ -274,7 +297,7 @@ impl QuotaEntry {
 
     /// Whether its shares are in the order that follows from what they take.
     pub(super) fn is_in_order(&self) -> bool {
-        self.rest.reviewed
+        self.rest.review.is_some()
             || self
                 .long
                 .as_ref()
@@ -288,7 +311,7 @@ impl QuotaEntry {
 
     /// Whether it is known that none of the classes fits, because all ask for a resource of which there is less than the
     /// least of them asks for. Costs time in the number of resources, not of classes.
-    pub(super) fn is_full_for_all(&self) -> bool {
+    fn is_full_for_all(&self) -> bool {
         let Some(long) = &self.long else { return false };
         long.lacks_the_least_need(&self.ledger, self.heads.len())
     }

@@ -58,11 +58,11 @@ impl ReleaseQueue {
     /// Begins a turn in this quota, if none is under way: of the first class that can have one. In a shared quota that is
     /// one that its own quotas let in, in another one it is not: that one is not in its way.
     pub(super) fn reserve(&mut self, quota: QuotaId, patience: Patience) {
-        let Some(entry) = self.entries.get(&quota).filter(|entry| entry.may_keep(patience.now_ms)) else {
+        let Some(entry) = self.entries.get_mut(&quota).filter(|entry| entry.may_keep(patience.now_ms)) else {
             return;
         };
         let is_shared = entry.shares().is_some();
-        let Some(sweep) = self.sweeps.get_mut(&quota) else { return };
+        let Some(sweep) = &mut entry.sweep else { return };
         let mut searched = sweep.searched.take();
         let classes = entry.impatient(patience.ended_ms(), &mut searched, &self.classes);
         for id in classes {
@@ -70,7 +70,7 @@ impl ReleaseQueue {
                 return;
             }
         }
-        if let Some(sweep) = self.sweeps.get_mut(&quota) {
+        if let Some(sweep) = self.entries.get_mut(&quota).and_then(|entry| entry.sweep.as_mut()) {
             sweep.searched = searched;
         }
     }

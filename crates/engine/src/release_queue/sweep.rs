@@ -9,7 +9,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::equivalence_class::EquivalenceClass;
-use super::lanes::{Cursor, Head, Turn};
+use super::lanes::Head;
 use super::quota_set::{QuotaSet, ShareId};
 use super::wait_order::{ClassId, Patience, QuotaId};
 use super::{Decision, ReleaseQueue};
@@ -17,19 +17,6 @@ use crate::ledger::Claim;
 
 /// How many classes of one quota are looked at before it is another's turn.
 const TURN: usize = 16;
-
-/// How far the waiting pods of a quota were looked at since it got room.
-#[derive(Debug, Default)]
-pub(super) struct Sweep {
-    at: Cursor,
-    /// The quota got room meanwhile. Those that were passed are looked at again after those that were not: otherwise a
-    /// quota that gets room all the time would never look at its last ones.
-    again: bool,
-    /// Classes that came meanwhile, further behind.
-    pub(super) postponed: Vec<ClassId>,
-    /// How far the shares were searched for one that room is to be kept for, if none was found.
-    pub(super) searched: Option<(Turn, ShareId)>,
-}
 
 impl ReleaseQueue {
     /// Whether there is anything to decide.
@@ -43,11 +30,12 @@ impl ReleaseQueue {
 
     /// Looks again at those that wait for this quota, at the next decision.
     pub fn wake(&mut self, quota: QuotaId) {
-        if let Some(sweep) = self.sweeps.get_mut(&quota) {
+        let Some(entry) = self.entries.get_mut(&quota) else { return };
+        if let Some(sweep) = &mut entry.sweep {
             sweep.again |= !sweep.at.is_at_start();
             return;
         }
-        self.sweeps.insert(quota, Sweep::default());
+        entry.sweep = Some(Box::default());
         self.turns.push_back(quota);
     }
 
@@ -74,14 +62,8 @@ impl ReleaseQueue {
         decision.made
     }
 
-    /// The head that the sweep of this quota comes to next. None: there is no sweep, or it is at its end.
     fn next_head(&self, quota: QuotaId) -> Option<&Head> {
-        let sweep = self.sweeps.get(&quota)?;
-        let entry = self.entries.get(&quota)?;
-        if entry.is_full_for_all() {
-            return None;
-        }
-        entry.next_head(&sweep.at)
+        self.entries.get(&quota)?.next_head()
     }
 
     /// The head to look at first so that this quota's sweep gets on: where a pod takes from several quotas, those
@@ -123,12 +105,11 @@ impl ReleaseQueue {
         let class = self.classes.get(&id).filter(|class| class.fits_when_empty)?;
         let (share, head) = (class.quotas.share(), (class.head()?, id));
         class.quotas.iter().copied().find(|quota| {
-            let (Some(next), Some(sweep)) = (self.next_head(*quota), self.sweeps.get(quota)) else {
-                return false;
-            };
-            let is_passed =
-                || self.entries.get(quota).is_some_and(|it| it.is_passed(&sweep.at, share, &head));
-            *next == head || self.is_before(*quota, next, (share, &head)) && !is_passed()
+            let Some(entry) = self.entries.get(quota) else { return false };
+            entry.next_head().is_some_and(|next| {
+                let is_behind = || self.is_before(*quota, next, (share, &head));
+                *next == head || is_behind() && !entry.is_passed(share, &head)
+            })
         })
     }
 
@@ -146,7 +127,7 @@ impl ReleaseQueue {
     }
 
     fn finish_sweep(&mut self, quota: QuotaId) {
-        let Some(sweep) = self.sweeps.remove(&quota) else { return };
+        let Some(sweep) = self.entries.get_mut(&quota).and_then(|entry| entry.sweep.take()) else { return };
         self.fresh.extend(sweep.postponed.into_iter().filter(|class| self.classes.contains_key(class)));
         if sweep.again {
             self.wake(quota);
@@ -165,7 +146,7 @@ impl Deciding<'_> {
     fn sweep(&mut self, quota: QuotaId, looks: &mut usize) {
         if let Some(entry) = self.queue.entries.get_mut(&quota).filter(|entry| !entry.rest.is_over()) {
             // The quota is swept as a whole afterwards.
-            let sweep = self.queue.sweeps.remove(&quota);
+            let sweep = entry.sweep.take();
             entry.rest.later.extend(sweep.into_iter().flat_map(|sweep| sweep.postponed));
             *looks = looks.saturating_sub(1);
             return;
@@ -179,11 +160,10 @@ impl Deciding<'_> {
             };
             let quotas = self.queue.classes.get(&head.1).map(|class| Arc::clone(&class.quotas));
             for (other, share) in quotas.iter().flat_map(|it| it.iter().map(|other| (other, it.share()))) {
-                if self.queue.next_head(*other) == Some(&head)
-                    && let Some(sweep) = self.queue.sweeps.get_mut(other)
-                    && let Some(entry) = self.queue.entries.get(other)
+                if let Some(entry) = self.queue.entries.get_mut(other)
+                    && entry.next_head() == Some(&head)
                 {
-                    entry.pass(&mut sweep.at, share, head.clone());
+                    entry.pass(share, head.clone());
                 }
             }
             let released = self.look(head.1);
