@@ -45,6 +45,7 @@ mod scrape;
 mod server;
 mod shadow;
 mod shadow_later;
+mod shadow_stories;
 mod step;
 mod stories;
 mod team;

@@ -3,6 +3,7 @@
 mod aaq;
 mod cluster_quotas;
 mod headroom;
+mod headroom_policies;
 
 use http::Method;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
