@@ -138,9 +138,9 @@ impl Turns {
         Some(id)
     }
 
-    /// Takes a slot for a call that waits for no turn, if one is free.
+    /// Takes a slot for a call that waits for no turn, if one is free and no question waits for it.
     pub(crate) fn take_slot(&mut self, turn: Turn) -> bool {
-        let has_one = !self.is_full();
+        let has_one = !self.is_full() && self.len() == 0;
         if has_one {
             self.flights.insert(turn.id, Flight { turn, is_failing: false, is_abandoned: false });
         }

@@ -47,8 +47,7 @@ impl Repeats {
 
 impl Dispatch {
     /// A question was just answered over `link`, and it may be time to ask it once more: in the slot that is free by that,
-    /// so that it happens beside a busy evaluator too, and over the same connection, for another process may well say
-    /// something else.
+    /// if no other question waits for it, and over the same connection, for another process may well say something else.
     pub(super) fn repeat_now_and_then(&mut self, ask: &Ask, said: &Answered, link: Arc<Link>, number: u64) {
         let now = Instant::now();
         let is_sound = !self.breaker.is_open() && !self.is_draining && !self.turns.has_abandoned();

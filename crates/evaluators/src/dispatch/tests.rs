@@ -174,7 +174,7 @@ async fn a_repeat_that_fails_is_no_question_without_an_answer() {
 }
 
 #[tokio::test]
-async fn one_that_is_busy_is_asked_once_more_in_the_slot_that_is_free_and_so_often_at_most() {
+async fn no_question_waits_for_one_that_is_asked_once_more_and_so_often_at_most() {
     let process = Process::start(1, |call| Some(if call % 2 == 0 { ONE } else { TWO })).await;
     let mut asked = Asked::new(&process, NEVER);
     asked.dispatch.repeats.next = Instant::now();
@@ -182,10 +182,13 @@ async fn one_that_is_busy_is_asked_once_more_in_the_slot_that_is_free_and_so_oft
         asked.ask(pod);
     }
     asked.ends(&process).await;
-    assert_eq!((asked.dispatch.calls.len(), asked.dispatch.turns.len()), (1, 2), "one slot, one call");
+    assert_eq!((asked.dispatch.calls.len(), asked.dispatch.turns.len()), (1, 1), "the next one has the slot");
+    asked.ends(&process).await;
+    asked.ends(&process).await;
+    assert_eq!((asked.dispatch.calls.len(), asked.differs()), (1, false), "the last one is asked once more");
     asked.ends(&process).await;
     assert!(asked.differs());
+    asked.ask("d");
     asked.ends(&process).await;
-    asked.ends(&process).await;
-    assert_eq!((process.asked(), asked.dispatch.calls.len()), (4, 0), "two more, and no more repeats");
+    assert_eq!((process.asked(), asked.dispatch.calls.len()), (5, 0), "one more, and no more repeats");
 }

@@ -41,7 +41,7 @@ fn pods_that_run_have_their_turn_however_many_wait() {
 }
 
 #[test]
-fn a_call_without_a_turn_needs_a_free_slot_too() {
+fn a_call_without_a_turn_needs_a_free_slot_that_no_question_waits_for() {
     let mut turns = Turns::new(2);
     turns.push(turn(1, "a", true));
     turns.push(turn(2, "a", true));
@@ -54,6 +54,7 @@ fn a_call_without_a_turn_needs_a_free_slot_too() {
     turns.push(turn(4, "a", true));
     assert_eq!(turns.next(), None);
     turns.withdrawn(3);
+    assert!(!turns.take_slot(turn(3, "", false)), "another question waits");
     assert_eq!(turns.next(), Some(4));
 }
 
