@@ -1,5 +1,6 @@
 //! Whether an `AAQ` exists and what it allows, from the events of a watch.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sluice_engine::NamespacePattern;
@@ -31,10 +32,10 @@ impl AaqSightings {
         }
     }
 
-    /// How many sidecars it names.
+    /// Names of the sidecars that it has.
     #[must_use]
-    pub fn sidecars(&self) -> usize {
-        self.aaqs.holding().map_or(0, |aaq| aaq.sidecars)
+    pub fn sidecars(&self) -> BTreeSet<String> {
+        self.aaqs.holding().map(|aaq| aaq.sidecars.clone()).unwrap_or_default()
     }
 
     /// Which namespaces are targeted, but for those that are `exempt`; `None` as long as that is not known.

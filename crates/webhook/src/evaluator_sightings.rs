@@ -43,10 +43,9 @@ impl SeenEvaluators {
         self.0.values().any(|seen| matches!(&seen.charges, Charges::Keys(keys) if keys.contains(resource)))
     }
 
-    /// How many others than this one have a container.
-    #[must_use]
-    pub fn containers_beside(&self, name: &str) -> usize {
-        self.0.iter().filter(|(other, seen)| *other != name && seen.has_container).count()
+    /// Names of those that have a container.
+    pub fn containers(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|(_, seen)| seen.has_container).map(|(name, _)| name.as_str())
     }
 }
 
@@ -146,7 +145,7 @@ mod tests {
     fn what_is_seen_follows_the_watch_and_not_a_list_that_broke_off() {
         let mut sightings = EvaluatorSightings::default();
         let container = json!({ "sidecar": { "image": "i" } });
-        let seen = [
+        let events = [
             Event::Init,
             Event::InitApply(of("broke-off", &container)),
             Event::Init,
@@ -156,10 +155,9 @@ mod tests {
             Event::Apply(of("b", &container)),
             Event::Apply(of("a", &json!({ "mode": "Off", "sidecar": { "image": "i" } }))),
             Event::Delete(of("b", &container)),
-        ]
-        .map(|event| sightings.apply(&event).map(|seen| seen.containers_beside("c")));
-        assert_eq!(seen, [None, None, None, None, None, Some(1), Some(2), Some(1), Some(0)]);
-        sightings.apply(&Event::Apply(of("a", &container)));
-        assert_eq!(sightings.known.containers_beside("a"), 0);
+        ];
+        let seen = events.iter().filter_map(|event| sightings.apply(event));
+        let named: Vec<_> = seen.map(|seen| seen.containers().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(named, ["a", "a b", "b", ""]);
     }
 }

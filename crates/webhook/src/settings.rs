@@ -44,8 +44,8 @@ pub struct Settings {
     pub aaq: AaqPresence,
     /// Whether the cluster has OpenShift's ClusterResourceQuota; `None` as long as that is not known.
     pub cluster_resource_quotas: Option<bool>,
-    /// So many sidecars, which say what pods take, the `AAQ` that holds names.
-    pub sidecars: usize,
+    /// Names of the sidecars, which say what pods take, of the `AAQ` that holds.
+    pub sidecars: BTreeSet<String>,
     pub evaluators: Arc<SeenEvaluators>,
     /// Username of KubeVirt's controller; `None` as long as it is not known where KubeVirt is installed.
     pub kubevirt_controller: Option<String>,
@@ -68,7 +68,7 @@ impl Settings {
     pub fn warnings(&self, kind: QuotaKind, quota: &CompiledQuota) -> Vec<String> {
         let by = CountedBy {
             machines: self.machines(),
-            evaluators: self.sidecars > 0 || self.evaluators.charge_any(),
+            evaluators: !self.sidecars.is_empty() || self.evaluators.charge_any(),
         };
         let mut quota = quota.clone();
         let is_charged =
@@ -99,7 +99,7 @@ impl Settings {
             platform_accounts: BTreeSet::new(),
             aaq: AaqPresence::Unknown,
             cluster_resource_quotas: None,
-            sidecars: 0,
+            sidecars: BTreeSet::new(),
             evaluators: Arc::default(),
             kubevirt_controller: None,
         }

@@ -159,16 +159,18 @@ fn a_container_that_would_have_no_place_is_refused() {
         let spec = json!({ "sidecar": { "image": "i" } });
         serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).unwrap()
     };
-    let verdict = |sidecars: usize, others: usize, mode: &str| {
+    let verdict = |sidecar: &str, others: usize, mode: &str| {
         let evaluators: SeenEvaluators = (0..others).map(|n| of(format!("e{n}"))).collect();
+        let sidecars = [sidecar.to_owned()].into();
         let settings = Settings { sidecars, evaluators: evaluators.into(), ..Settings::new("sluice-system") };
         let spec = json!({ "mode": mode, "sidecar": { "image": "i" } });
         let request = review("Evaluator", "CREATE", "admin", &evaluator(spec), &Value::Null);
         judge_with(evaluator_validate, &request, &settings)
     };
-    assert!(verdict(1, 14, "Enforce").allowed);
-    assert!(verdict(1, 15, "Off").allowed);
-    let refused = verdict(1, 15, "Enforce");
+    assert!(verdict("of-aaq", 14, "Enforce").allowed);
+    assert!(verdict("of-aaq", 15, "Off").allowed);
+    assert!(verdict("e0", 15, "Enforce").allowed, "of two with one name one runs");
+    let refused = verdict("of-aaq", 15, "Enforce");
     assert_eq!(refused.code, 403);
     assert!(
         refused.message.starts_with("spec.sidecar.image: 16 containers of evaluators run"),

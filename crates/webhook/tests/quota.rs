@@ -123,11 +123,12 @@ fn a_key_that_an_evaluator_may_charge_is_not_called_not_enforced_and_others_are(
     };
     let rule = json!({ "cel": { "match": "true", "charge": { "example.com/license": "1" } } });
     for (sidecars, evaluators, told) in [
-        (0, seen(&[]), vec!["example.com/license", "example.com/other"]),
-        (0, seen(&[rule]), vec!["example.com/other"]),
-        (0, seen(&[json!({ "sidecar": {} })]), vec![]),
-        (1, seen(&[]), vec![]),
+        (&[][..], seen(&[]), vec!["example.com/license", "example.com/other"]),
+        (&[][..], seen(&[rule]), vec!["example.com/other"]),
+        (&[][..], seen(&[json!({ "sidecar": {} })]), vec![]),
+        (&["a"], seen(&[]), vec![]),
     ] {
+        let sidecars = sidecars.iter().map(|name: &&str| (*name).to_owned()).collect();
         let settings = Settings { sidecars, evaluators: evaluators.into(), ..settings() };
         let warnings = judge_with(quota_validate, &request, &settings).warnings.join("; ");
         let named =

@@ -1,6 +1,6 @@
 //! The `AAQ`: which namespaces are targeted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -63,11 +63,12 @@ impl AaqSpecWire {
         })
     }
 
-    /// How many programs are to say what pods take.
+    /// Names of the programs that are to say what pods take.
     #[must_use]
-    pub fn sidecars(&self) -> usize {
+    pub fn sidecars(&self) -> BTreeSet<String> {
         let sidecars = self.configuration.as_ref().and_then(|it| it.sidecar_evaluators.as_array());
-        sidecars.map_or(0, Vec::len)
+        let name = |it: &Value| it.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        sidecars.into_iter().flatten().map(name).collect()
     }
 
     /// How virtual machines are counted. A name that is not known stands for [`Calculator::VmiPodUsage`], as in
@@ -125,8 +126,8 @@ pub struct Aaq {
     pub cluster_quotas: bool,
     /// How virtual machines are counted.
     pub calculator: Calculator,
-    /// So many programs are to say what pods take.
-    pub sidecars: usize,
+    /// Names of the programs that are to say what pods take.
+    pub sidecars: BTreeSet<String>,
     /// `spec.tlsSecurityProfile`, for [`sluice_api::TlsOffer::of`].
     pub tls_profile: Value,
     /// The operator has made it, and any other holds before it ([`sluice_api::is_placeholder`]).

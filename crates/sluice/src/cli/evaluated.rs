@@ -1,6 +1,7 @@
 //! What pods are charged by the rules of `Evaluator`s, where no controller is asked: rules need none. What sidecars say is
 //! known to the leader alone.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -24,15 +25,17 @@ pub(super) struct Evaluated {
 impl Evaluated {
     /// The rules that are in force in this cluster.
     pub(super) fn read(aaqs: &[AaqWire], evaluators: &[EvaluatorWire]) -> Self {
-        let of_aaqs = aaqs.iter().map(|aaq| aaq.spec.sidecars()).max().unwrap_or_default();
-        let names_one = |it: &&EvaluatorWire| {
-            sidecar_of_evaluator(&it.metadata.name.clone().unwrap_or_default(), &it.spec).is_some()
-        };
-        let sidecars = of_aaqs + evaluators.iter().filter(names_one).count();
-        let objects = EvaluatorObjects::of_rules(MOST_EVALUATORS.saturating_sub(sidecars));
+        let of_aaqs = aaqs.iter().map(|aaq| aaq.spec.sidecars()).max_by_key(BTreeSet::len);
+        let named = evaluators.iter().filter_map(|it| {
+            let name = it.metadata.name.clone().unwrap_or_default();
+            sidecar_of_evaluator(&name, &it.spec).map(|_| name)
+        });
+        // Of one name one runs.
+        let sidecars: BTreeSet<_> = of_aaqs.into_iter().flatten().chain(named).collect();
+        let objects = EvaluatorObjects::of_rules(MOST_EVALUATORS.saturating_sub(sidecars.len()));
         let mut rules = Vec::new();
         feed(evaluators, |event| rules.extend(objects.apply(event).enforced.unwrap_or_default().rules));
-        Self { rules, has_sidecars: sidecars > 0 }
+        Self { rules, has_sidecars: !sidecars.is_empty() }
     }
 
     /// Whether pods have to be read with their JSON.

@@ -1,6 +1,8 @@
 //! Evaluator CREATE and UPDATE: its rule is one that can be compiled, and says of each example what the example says; or the
 //! policy of its sidecar can be used.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_api::{EvaluatorSpec, MOST_SIDECARS};
@@ -36,8 +38,10 @@ fn check(review: &Review<'_>, settings: &Settings) -> Result<(), Verdict> {
     let name = new.metadata.name.unwrap_or_default();
     check_evaluator(&name, &new.spec).map_err(|error| Verdict::deny(error.to_string()))?;
     let is_named = new.spec.sidecar.is_some_and(|sidecar| sidecar.image.is_some());
-    // What has no place is asked about nothing, and holds nothing.
-    if is_named && settings.sidecars + settings.evaluators.containers_beside(&name) >= MOST_SIDECARS {
+    // What has no place is asked about nothing, and holds nothing. Of one name one runs.
+    let named = settings.evaluators.containers().chain(settings.sidecars.iter().map(String::as_str));
+    let places: BTreeSet<_> = named.chain([&*name]).collect();
+    if is_named && places.len() > MOST_SIDECARS {
         return Err(Verdict::deny(format!(
             "spec.sidecar.image: {MOST_SIDECARS} containers of evaluators run beside the controller, and no more can: \
              delete an Evaluator that has one, or set its mode to Off"

@@ -43,7 +43,7 @@ impl App {
         self.settings.rcu(|settings| Settings { aaq, ..Settings::clone(settings) });
     }
 
-    /// Tells all later verdicts which namespaces these target, and how many sidecars they name.
+    /// Tells all later verdicts which namespaces these target, and which sidecars they name.
     pub fn set_by(&self, aaqs: &AaqSightings) {
         self.settings.rcu(|settings| Settings {
             targeting: aaqs.targeting(&settings.exempt),
