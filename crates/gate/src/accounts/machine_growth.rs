@@ -46,7 +46,7 @@ impl Accounts {
         }
         let wanted = Arc::new(known.max(&asked));
         let more = self.missing(&owner, &wanted);
-        if more.is_empty() && self.is_unrecorded(&owner) {
+        if self.is_unrecorded(&owner, &asked.above(&known), &more) {
             // A pod of it was decided on with as much, as by an update that has ended since: no record says so yet.
             return Err(CHANGED);
         }
@@ -113,10 +113,18 @@ impl Accounts {
         self.stages.owners().pods(owner).iter().any(runs)
     }
 
-    /// Whether a pod of the VM is decided on and its charge not recorded yet.
-    fn is_unrecorded(&self, owner: &Owner) -> bool {
-        let awaits = |pod: &PodId| matches!(self.stages.get(*pod), Stage::Assumed { awaited: 1.., .. });
-        self.stages.owners().pods(owner).iter().any(awaits)
+    /// Whether a quota that counts some of this growth has no `more` to record, and may not have recorded yet what a pod of
+    /// the VM is decided on with.
+    fn is_unrecorded(&self, owner: &Owner, growth: &Charge, more: &[(QuotaId, Charge, PodId)]) -> bool {
+        let rests_on_decision = |quota: &QuotaId| {
+            let ledger = self.stages.queue().ledger(*quota);
+            ledger.is_some_and(|ledger| growth.iter().any(|(resource, _)| ledger.line(resource).is_some()))
+                && more.iter().all(|(other, ..)| other != quota)
+        };
+        self.stages.owners().pods(owner).iter().any(|pod| match self.stages.get(*pod) {
+            Stage::Assumed { awaited: 1.., quotas, .. } => quotas.iter().any(rests_on_decision),
+            _ => false,
+        })
     }
 
     /// What quotas lack if the VM is charged this, and on account of which of its pods;

@@ -1,10 +1,13 @@
 //! VMs that are to have more: the API server asks the leader, and commits only on the version that it asked about.
 
+use serde_json::json;
 use sluice_engine::vm::Calculator;
 use sluice_index::VmiWire;
 
 use super::machines::{sized, vmi};
+use super::server::{Kind, key};
 use super::stories::{Story, at};
+use super::team::NAMESPACE;
 use crate::{Action, Asked, Judgement, MachineChange, Outcome};
 
 const SOURCE: &str = "v1-p1";
@@ -237,8 +240,8 @@ fn of_vms_that_are_counted_otherwise_nothing_is_held() {
 fn a_vm_that_could_not_be_counted_any_more_is_refused() {
     let mut story = Story::with_running_machine(3000);
     let senseless = || {
-        let spec = serde_json::json!({ "memory": { "guest": "lots" } });
-        of_version(vmi(&spec, &serde_json::json!({})), 10)
+        let spec = json!({ "memory": { "guest": "lots" } });
+        of_version(vmi(&spec, &json!({})), 10)
     };
     let asked = story.ask_for(senseless(), false, 100);
     let words = "cannot be charged: spec.domain.memory.guest: parsing quantity: \
@@ -250,26 +253,35 @@ fn a_vm_that_could_not_be_counted_any_more_is_refused() {
 }
 
 /// The VM changes between question and write, so the API server asks again. What its launcher was decided on with for the
-/// first question is no record.
+/// first question is no record, and that of another quota says nothing of it.
 #[test]
 fn what_a_launcher_is_to_take_by_a_question_that_has_ended_is_not_taken_for_recorded() {
-    let mut story = Story::counting(Calculator::VirtualResources, 4000);
-    story.see_machine(&of_version(sized(2, 2), 10), 0);
-    story.server.create_pod(SOURCE, 100, 0);
-    story.see_all(at(0));
-    // Whatever is to be recorded is under way from here on.
-    let mut under_way = story.state.plan(at(0));
-    assert!(matches!(story.ask_for(of_version(sized(2, 3), 10), false, 100), Asked::Recording(_)));
-    under_way.extend(story.state.plan(at(100)));
-    story.see_machine(&of_version(sized(2, 2), 11), 200);
-    under_way.extend(story.state.plan(at(200)));
-    let again = MachineChange::read(&of_version(sized(2, 2), 11), &of_version(sized(2, 3), 11), false);
-    let asked = story.state.ask_about_machine(&again, at(200));
-    assert!(!matches!(asked, Asked::Judged(Judgement::Allowed)), "nothing is recorded: {under_way:?}");
-    for action in under_way {
-        story.act(action, at(300));
+    for memory in ["1Gi", "2Gi"] {
+        let mut story = Story::counting(Calculator::VirtualResources, 4000);
+        let of_memory = json!({ "metadata": {}, "spec": { "hard": { "requests.memory": "4Gi" } } });
+        story.server.put(&key(Kind::Quota, NAMESPACE, "memory"), of_memory);
+        story.see_machine(&of_version(sized(2, 2), 10), 0);
+        story.server.create_pod(SOURCE, 100, 0);
+        story.see_all(at(0));
+        // Whatever is to be recorded is under way from here on.
+        let mut under_way = story.state.plan(at(0));
+        assert!(matches!(story.ask_for(of_version(sized(2, 3), 10), false, 100), Asked::Recording(_)));
+        under_way.extend(story.state.plan(at(100)));
+        story.see_machine(&of_version(sized(2, 2), 11), 200);
+        under_way.extend(story.state.plan(at(200)));
+        let spec = json!({ "memory": { "guest": memory }, "cpu": { "sockets": 3 } });
+        let after = vmi(&spec, &json!({ "currentCPUTopology": { "sockets": 2 } }));
+        let again = MachineChange::read(&of_version(sized(2, 2), 11), &of_version(after, 11), false);
+        let asked = story.state.ask_about_machine(&again, at(200));
+        assert!(
+            matches!(asked, Asked::Judged(Judgement::Undecided(_))),
+            "{memory}, {asked:?}: {under_way:?}"
+        );
+        for action in under_way {
+            story.act(action, at(300));
+        }
+        assert_eq!(story.used_after(300), "2");
+        assert!(matches!(story.state.ask_about_machine(&again, at(400)), Asked::Recording(_)));
+        assert_eq!(story.used_after(400), "3");
     }
-    assert_eq!(story.used_after(300), "2");
-    assert!(matches!(story.state.ask_about_machine(&again, at(400)), Asked::Recording(_)));
-    assert_eq!(story.used_after(400), "3");
 }
