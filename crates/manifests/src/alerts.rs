@@ -77,7 +77,7 @@ const ALERTS: [Alert; 13] = [
         after: "10m",
         severity: "warning",
         summary: "The API server refuses to let pods go that have room",
-        description: "{{ $value }} pods. Their events ReleaseRefused have its words. They are tried again ever more seldom.",
+        description: "Pods: {{ $value }}. Events ReleaseRefused have its words. Each is tried again ever more seldom.",
     },
     Alert {
         name: "SluiceLedgerDifference",
@@ -110,7 +110,7 @@ const ALERTS: [Alert; 13] = [
         after: "30m",
         severity: "warning",
         summary: "Live migrations wait although head-room is granted",
-        description: "{{ $value }} migrations, {{ $labels.reason }}. A node that is drained may wait for them.",
+        description: "Migrations: {{ $value }}, {{ $labels.reason }}. A node that is drained may wait.",
     },
     Alert {
         name: "SluiceHeadroomHidden",
@@ -179,6 +179,13 @@ mod tests {
             let url = rule["annotations"]["runbook_url"].as_str().unwrap();
             let page = url.strip_prefix(RUNBOOKS).and_then(|rest| rest.strip_prefix('/')).unwrap();
             assert!(pages.contains(page), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_number_stands_before_no_word_so_that_it_is_right_of_one_and_of_many() {
+        for alert in ALERTS {
+            assert!(!alert.description.contains("$value }} "), "{}: {}", alert.name, alert.description);
         }
     }
 }

@@ -81,9 +81,9 @@ const CASES: [Case; 13] = [
         "Quota compute of team-a: the oldest pod waits for 2d ",
     ),
     case("SluiceReleasesRefused", Fault::Frozen, "a policy refuses that pods are changed", "it is deleted")
-        .with(&[], "1 pods."),
+        .with(&[], "Pods: 1."),
     case("SluiceMigrationsBlocked", Fault::SmallGrant, "a grant is smaller than a VM", "it is large enough")
-        .with(&[("reason", "NotEnoughHeadroom")], "1 migrations, NotEnoughHeadroom."),
+        .with(&[("reason", "NotEnoughHeadroom")], "Migrations: 1, NotEnoughHeadroom."),
     case("SluiceHeadroomHidden", Fault::HiddenServer, "an API server has no address", "it is gone"),
     case("SluiceStatusOverwritten", Fault::Overwritten, "another client writes statuses", "it ends"),
     case("SluiceAdmissionContested", Fault::Contested, "another client insists on a binding", "it ends")

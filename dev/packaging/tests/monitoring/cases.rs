@@ -108,9 +108,7 @@ pub const CASES: [Case; 13] = [
             &[("sluice_held_pods{reason=\"QuotaExceeded\"}", "3x30")],
         ],
         labels: &[],
-        said: Some(
-            "3 pods. Their events ReleaseRefused have its words. They are tried again ever more seldom.",
-        ),
+        said: Some("Pods: 3. Events ReleaseRefused have its words. Each is tried again ever more seldom."),
     },
     Case {
         alert: "SluiceLedgerDifference",
@@ -157,7 +155,7 @@ pub const CASES: [Case; 13] = [
             &[("sluice_blocked_migrations{reason=\"NotEnoughHeadroom\"}", "0x20 2x10 0x30")],
         ],
         labels: &[("reason", "NotEnoughHeadroom")],
-        said: Some("2 migrations, NotEnoughHeadroom. A node that is drained may wait for them."),
+        said: Some("Migrations: 2, NotEnoughHeadroom. A node that is drained may wait."),
     },
     Case {
         alert: "SluiceHeadroomHidden",
