@@ -152,16 +152,28 @@ impl WayArgs {
 impl ClusterArgs {
     /// The context, for people; empty where none says which cluster it is.
     pub fn context_name(&self) -> String {
-        let context = self.way.context.clone().or_else(|| self.way.file().ok()?.current_context);
+        let context = self.way.context.clone().or_else(|| self.file().ok()?.current_context);
         context.unwrap_or_default()
+    }
+
+    /// The kubeconfig.
+    pub fn file(&self) -> Result<Kubeconfig, kube::config::KubeconfigError> {
+        self.way.file()
+    }
+
+    /// How to connect; `clock` is told the time by each answer.
+    ///
+    /// # Errors
+    /// When the kubeconfig does not have the user.
+    pub fn options(&self, clock: &Arc<ServerClock>) -> anyhow::Result<ClientOptions> {
+        // Each request has its deadline, with the time to read the answer.
+        Ok(ClientOptions { request_timeout: None, ..self.way.options("sluice-cli", clock)? })
     }
 
     /// Connects; nothing is asked yet.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
         let clock = Arc::new(ServerClock::default());
-        // Each request has its deadline, with the time to read the answer.
-        let options = ClientOptions { request_timeout: None, ..self.way.options("sluice-cli", &clock)? };
-        let client = connect(&options).await?;
+        let client = connect(&self.options(&clock)?).await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         Ok(Connection { client, namespace, deadline: self.way.request_timeout, say: to_stderr, clock })
     }

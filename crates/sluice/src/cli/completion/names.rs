@@ -2,18 +2,20 @@
 //! where nothing can be read there are none.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use clap::{Arg, Args as _, Command, FromArgMatches as _};
 use clap_complete::engine::{CompletionCandidate, ValueCompleter};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
-use kube::config::Kubeconfig;
 use kube::{Api, ResourceExt as _};
 use rustix::process::{Signal, kill_current_process_group, setsid};
 use sluice_api::names::API_VERSION;
-use sluice_runtime::client::{ClientOptions, Server, connect};
+use sluice_runtime::client::{ClientOptions, connect};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
+use crate::cli::cluster::ClusterArgs;
 use crate::cli::why::kind::Kind;
 
 /// A person waits for the answer.
@@ -115,60 +117,50 @@ fn kind_of(kind: Kind) -> (GroupVersionKind, bool) {
     }
 }
 
-/// The values of a flag among the words so far.
-fn flags(words: &[String], names: &[&str]) -> Vec<String> {
-    let mut words = words.iter();
-    let mut values = Vec::new();
-    while let Some(word) = words.next() {
-        let joined = || names.iter().find_map(|name| word.strip_prefix(name)?.strip_prefix('='));
-        match joined() {
-            Some(value) => values.push(value.to_owned()),
-            None if names.contains(&word.as_str()) => values.extend(words.next().cloned()),
-            None => {}
-        }
-    }
-    values
+/// The flags of the words so far that say which cluster is meant, and how and by whose rights it is asked, as each command
+/// reads them; `None`: a command would refuse them.
+fn cluster(words: &[String]) -> Option<ClusterArgs> {
+    let command = ClusterArgs::augment_args(Command::new("").no_binary_name(true));
+    let written = written(&command, words);
+    ClusterArgs::from_arg_matches(&command.try_get_matches_from(written).ok()?).ok()
 }
 
-/// The flags that say which cluster is meant and by whose rights, as far as they are written.
-fn options(words: &[String]) -> ClientOptions {
-    let all = |names: &[&str]| flags(words, names);
-    let last = |name: &str| all(&[name]).pop();
-    let url = all(&["--server", "-s"]).pop().and_then(|url| url.parse().ok());
-    ClientOptions {
-        kubeconfig: last("--kubeconfig").map(Into::into),
-        context: last("--context"),
-        cluster: last("--cluster"),
-        user: last("--user"),
-        server: url.map(|url| Server { url, tls_name: last("--tls-server-name") }),
-        token: last("--token"),
-        impersonate: last("--as"),
-        impersonate_groups: all(&["--as-group"]),
-        impersonate_uid: last("--as-uid"),
-        is_unattended: true,
-        user_agent: concat!("sluice-cli/", env!("CARGO_PKG_VERSION")).to_owned(),
-        ..ClientOptions::default()
+/// The flags of this command among the words, with their values.
+fn written<'w>(command: &Command, words: &'w [String]) -> Vec<&'w str> {
+    let mut words = words.iter().map(String::as_str);
+    let mut written = Vec::new();
+    while let Some(word) = words.next() {
+        let (flag, value) = word.split_once('=').map_or((word, None), |(flag, value)| (flag, Some(value)));
+        let is_it = |arg: &&Arg| {
+            arg.get_long().is_some_and(|long| flag.strip_prefix("--") == Some(long))
+                || arg.get_short().is_some_and(|short| flag == format!("-{short}"))
+        };
+        let Some(arg) = command.get_arguments().find(is_it) else { continue };
+        if value.is_some() || !arg.get_action().takes_values() {
+            written.push(word);
+        } else if let Some(value) = words.next() {
+            written.extend([word, value]);
+        }
     }
+    written
 }
 
 fn contexts(words: &[String]) -> Vec<String> {
-    let read = match flags(words, &["--kubeconfig"]).pop() {
-        Some(path) => Kubeconfig::read_from(path),
-        None => Kubeconfig::read(),
-    };
-    read.map(|file| file.contexts.into_iter().map(|context| context.name).collect()).unwrap_or_default()
+    let file = cluster(words).and_then(|cluster| cluster.file().ok());
+    file.map(|file| file.contexts.into_iter().map(|context| context.name).collect()).unwrap_or_default()
 }
 
 /// In the middle of a command line completion asks for no password, and does not wait for a plug-in of the kubeconfig that
 /// does not end.
 fn listed(words: &[String], kind: (GroupVersionKind, bool)) -> Vec<String> {
+    let Some(cluster) = cluster(words) else { return Vec::new() };
     // A plug-in is waited for by the thread that asks for its answer. Another one has to be there for the time to pass.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let Ok(runtime) = runtime else { return Vec::new() };
     // A plug-in finds no terminal then, and all that it starts is in a group of this process. Where a shell has made this
     // process the first of a group, that is not to be had.
     let is_alone = setsid().is_ok();
-    let asked = runtime.spawn(names_of(options(words), flags(words, &["--namespace", "-n"]).pop(), kind));
+    let asked = runtime.spawn(names_of(cluster, kind));
     let names = runtime.block_on(async {
         match timeout(PATIENCE, asked).await {
             Ok(answered) => answered.ok().flatten(),
@@ -185,12 +177,12 @@ fn listed(words: &[String], kind: (GroupVersionKind, bool)) -> Vec<String> {
 }
 
 async fn names_of(
-    options: ClientOptions,
-    namespace: Option<String>,
+    cluster: ClusterArgs,
     (kind, is_namespaced): (GroupVersionKind, bool),
 ) -> Option<Vec<String>> {
+    let options = ClientOptions { is_unattended: true, ..cluster.options(&Arc::default()).ok()? };
     let client = connect(&options).await.ok()?;
-    let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+    let namespace = cluster.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let resource = ApiResource::from_gvk(&kind);
     let api: Api<DynamicObject> = match is_namespaced {
         true => Api::namespaced_with(client, &namespace, &resource),
@@ -210,6 +202,8 @@ fn end_plug_ins() {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
@@ -238,13 +232,25 @@ mod tests {
     }
 
     #[test]
-    fn names_are_asked_for_by_the_rights_that_the_flags_name() {
-        let typed = "sluice why pod --kubeconfig=/a/b -n team --as=jane --as-group g --as-group=h --token t --user u x";
-        let read = options(&words(typed));
-        assert_eq!(read.kubeconfig.as_deref(), Some(std::path::Path::new("/a/b")));
-        let named = [read.impersonate, read.impersonate_uid, read.token, read.user, read.context];
-        assert_eq!(named.map(Option::unwrap_or_default), ["jane", "", "t", "u", ""]);
+    fn names_are_asked_for_as_the_flags_say() {
+        let typed = "sluice why pod --kubeconfig=/a/b -n team --as=jane --as-group g --as-group=h --token t -o json \
+            -s https://a:1 --certificate-authority /ca --client-certificate=/c --client-key /k --tls-server-name b x";
+        let read = cluster(&words(typed)).unwrap();
+        assert_eq!(read.namespace.as_deref(), Some("team"));
+        let read = read.options(&Arc::default()).unwrap();
+        assert_eq!(read.kubeconfig.as_deref(), Some(Path::new("/a/b")));
+        let named = [read.impersonate, read.impersonate_uid, read.token, read.context];
+        assert_eq!(named.map(Option::unwrap_or_default), ["jane", "", "t", ""]);
         assert_eq!(read.impersonate_groups, ["g", "h"]);
-        assert_eq!(flags(&words("sluice why pod -n"), &["-n"]), [""; 0], "it is still being written");
+        assert_eq!(read.server.unwrap().url, "https://a:1");
+        let files = [read.tls.authority, read.tls.certificate, read.tls.key];
+        assert_eq!(files.map(Option::unwrap), ["/ca", "/c", "/k"].map(Path::new));
+        assert_eq!((read.tls.server_name.as_deref(), read.tls.insecure), (Some("b"), false));
+        let unchecked = cluster(&words("sluice why pod --insecure-skip-tls-verify x -n")).unwrap();
+        assert_eq!(unchecked.namespace, None, "it is still being written");
+        assert!(unchecked.options(&Arc::default()).unwrap().tls.insecure);
+        let refused =
+            cluster(&words("sluice why pod --insecure-skip-tls-verify --certificate-authority /ca x"));
+        assert!(refused.is_none(), "{refused:?}");
     }
 }
