@@ -73,12 +73,12 @@ pub async fn run(args: EvaluatorArgs) -> anyhow::Result<ExitCode> {
 async fn try_sidecar(args: CheckArgs) -> anyhow::Result<ExitCode> {
     let samples = match args.pods.as_deref().map_or_else(|| Ok(generated()), samples_of) {
         Ok(samples) => samples,
-        Err(error) => return Ok(not_reached(&error)),
+        Err(error) => return Ok(failed(&error, NOT_REACHED)),
     };
     let progress = |what: &str| eprintln!("trying: {what}");
     let report = match check(&args.socket, &samples, progress).await {
         Ok(report) => report,
-        Err(error) => return Ok(not_reached(&error.into())),
+        Err(error) => return Ok(failed(&error.into(), NOT_REACHED)),
     };
     let mut out = std::io::stdout();
     match args.output {
@@ -88,9 +88,9 @@ async fn try_sidecar(args: CheckArgs) -> anyhow::Result<ExitCode> {
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::from(WRONG) })
 }
 
-fn not_reached(error: &anyhow::Error) -> ExitCode {
-    eprintln!("Error: {error:#}");
-    ExitCode::from(NOT_REACHED)
+fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
+    crate::tell(error);
+    ExitCode::from(code)
 }
 
 /// The pods of all files of a folder, in the order of their names.

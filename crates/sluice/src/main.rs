@@ -227,7 +227,7 @@ fn main() -> ExitCode {
             logging::init_for_error();
             logging::fatal(&format!("{error:#}"));
         } else {
-            eprintln!("error: {}", told(&error));
+            tell(&error);
         }
         return ExitCode::FAILURE;
     }
@@ -242,10 +242,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("error: {}", told(&error));
+            tell(&error);
             ExitCode::FAILURE
         }
     }
+}
+
+/// What ends a command is told by all in this form.
+fn tell(error: &anyhow::Error) {
+    eprintln!("error: {}", told(error));
 }
 
 /// An error for people: each cause once, and of what an API server answers its words alone.

@@ -40,6 +40,24 @@ fn no_color_takes_the_colours_of_errors_away() {
 }
 
 #[test]
+fn what_ends_a_command_is_told_in_one_form() {
+    let no_file = "/nowhere/at-all";
+    let commands: [&[&str]; 4] = [
+        &["evaluator", "explain", "--file", no_file, "--pods", no_file],
+        &["evaluator", "check", "--socket", no_file],
+        &["evaluator", "check", "--socket", no_file, "--pods", no_file],
+        &["top", "--kubeconfig", no_file],
+    ];
+    for command in commands {
+        let done = sluice().args(command).output().unwrap();
+        assert!(!done.status.success(), "{command:?}");
+        let told = String::from_utf8(done.stderr).unwrap();
+        assert!(told.lines().any(|line| line.starts_with("error: ")), "{command:?}: {told}");
+        assert!(!told.contains("Error: "), "{command:?}: {told}");
+    }
+}
+
+#[test]
 fn a_manual_page_is_written_for_each_command() {
     let folder = tempfile::tempdir().unwrap();
     printed(sluice().args(["man", "--output"]).arg(folder.path()));

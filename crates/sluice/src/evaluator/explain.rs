@@ -14,6 +14,7 @@ use sluice_engine::evaluation::combine;
 use sluice_engine::{Charge, ChargeRules, Format, Resource};
 use sluice_evaluators::{Answered, RuleEvaluator, check_rule};
 
+use super::failed;
 use crate::output::Output;
 
 /// Exit code when the rule is refused, or has no answer.
@@ -65,11 +66,6 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::from(WRONG)
     })
-}
-
-fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
-    eprintln!("Error: {error:#}");
-    ExitCode::from(code)
 }
 
 fn read(evaluator: &Path, pods: &Path) -> anyhow::Result<(Evaluator, Vec<Map<String, Value>>)> {
