@@ -21,6 +21,8 @@ pub(super) struct Live {
     /// Which version of the operator has written it last.
     pub(super) writer: Option<String>,
     pub(super) rollout: Rollout,
+    /// The ReplicaSet of the newest form of a Deployment.
+    pub(super) newest: Option<String>,
     /// Why pods of a Deployment are not made: a sentence without what changes at each try.
     pub(super) not_made: Option<String>,
 }
@@ -66,6 +68,7 @@ impl Live {
                 .map(|manager| (manager.manager.clone().unwrap_or_default(), fields(manager)))
                 .collect(),
             rollout,
+            newest: newest(&status),
             not_made: not_made(&status),
         }
     }
@@ -80,17 +83,28 @@ fn fields(manager: ManagedFieldsEntry) -> Value {
     manager.fields_v1.map(|fields| fields.0).unwrap_or_default()
 }
 
+/// By the words of the Deployment's controller: `ReplicaSet "a-1" is progressing.`, and others that name it so
+/// (`k8s.io/kubernetes/pkg/controller/deployment/progress.go`). Which pods are the newest says nothing: one of the form
+/// before may have been made again since.
+fn newest(status: &Value) -> Option<String> {
+    let message = condition(status, "Progressing")?.get("message")?.as_str()?;
+    message.split('"').nth(1).map(str::to_owned)
+}
+
 /// As the API server has refused a pod, without its name.
 fn not_made(status: &Value) -> Option<String> {
-    let text = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).map(str::to_owned);
-    let fails = |condition: &&Value| {
-        text(condition, "type").as_deref() == Some("ReplicaFailure")
-            && text(condition, "status").as_deref() == Some("True")
-    };
-    let message =
-        text(status.get("conditions")?.as_array()?.iter().find(fails)?, "message").unwrap_or_default();
-    let why = message.split_once("\" ").map_or(&*message, |(_, why)| why);
+    let fails = condition(status, "ReplicaFailure").filter(|it| text(it, "status") == "True")?;
+    let message = text(fails, "message");
+    let why = message.split_once("\" ").map_or(message, |(_, why)| why);
     Some(format!("a new pod {why}"))
+}
+
+fn condition<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {
+    status.get("conditions")?.as_array()?.iter().find(|it| text(it, "type") == kind)
+}
+
+fn text<'v>(of: &'v Value, key: &str) -> &'v str {
+    of.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn rollout(metadata: &ObjectMeta, spec: &Value, status: &Value) -> Rollout {

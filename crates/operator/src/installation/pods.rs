@@ -7,9 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Label of a pod, whose value is the end of the name of its ReplicaSet.
-const HASH: &str = "pod-template-hash";
-
+/// A pod of the installation.
 #[derive(Clone, Debug, Deserialize, kube::Resource)]
 #[resource(inherit = Pod)]
 pub(super) struct PodWire {
@@ -21,11 +19,9 @@ pub(super) struct PodWire {
 /// What matters of a pod that a Deployment has made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReplicaPod {
-    deployment: String,
-    /// Of its form.
-    hash: String,
-    /// Seconds since 1970.
-    created: i64,
+    /// Its ReplicaSet, which the pods of one form have in common.
+    replica_set: String,
+    is_ready: bool,
     /// What keeps it from running: a sentence each.
     kept: Vec<String>,
 }
@@ -37,40 +33,46 @@ impl PodWire {
         if metadata.deletion_timestamp.is_some() {
             return None;
         }
-        let hash = metadata.labels?.remove(HASH)?;
         let owner = metadata.owner_references?.into_iter().find(|it| it.controller == Some(true))?;
-        let deployment = owner.name.strip_suffix(&hash)?.strip_suffix('-')?.to_owned();
-        let created = metadata.creation_timestamp.map_or(0, |time| time.0.as_second());
-        (owner.kind == "ReplicaSet").then(|| ReplicaPod { deployment, hash, created, kept: kept(&status) })
+        let is_ready = condition(&status, "Ready").is_some_and(|it| text(it, "/status") == "True");
+        let made = ReplicaPod { replica_set: owner.name, is_ready, kept: kept(&status) };
+        (owner.kind == "ReplicaSet").then_some(made)
     }
 }
 
-/// What keeps the pods of the newest form of this Deployment from running, each once.
-pub(super) fn kept_of<'p>(pods: &'p BTreeMap<String, ReplicaPod>, deployment: &str) -> BTreeSet<&'p str> {
-    let of_it = || pods.values().filter(|pod| pod.deployment == deployment);
-    let newest = of_it().max_by_key(|pod| pod.created).map(|pod| &pod.hash);
-    let new = of_it().filter(|pod| Some(&pod.hash) == newest);
-    new.flat_map(|pod| &pod.kept).map(String::as_str).collect()
+/// What keeps the pods of this ReplicaSet from running, each once. Of pods that do their work only while `is_rolling`: one
+/// whose container ends again and again does so for moments.
+pub(super) fn kept_of<'p>(
+    pods: &'p BTreeMap<String, ReplicaPod>,
+    replica_set: &str,
+    is_rolling: bool,
+) -> BTreeSet<&'p str> {
+    let of_it = pods.values().filter(|pod| pod.replica_set == replica_set && (is_rolling || !pod.is_ready));
+    of_it.flat_map(|pod| &pod.kept).map(String::as_str).collect()
 }
 
 /// Without times and numbers, and the same while a container waits and while it runs once more, so that it is said once.
 fn kept(status: &Value) -> Vec<String> {
-    let list = |field: &str| status.get(field).and_then(Value::as_array).into_iter().flatten();
-    let is_unscheduled = |condition: &&Value| {
-        condition.get("type").and_then(Value::as_str) == Some("PodScheduled")
-            && condition.get("reason").and_then(Value::as_str) == Some("Unschedulable")
-    };
-    let unscheduled = list("conditions").find(is_unscheduled).map(|_| {
+    let unscheduled = condition(status, "PodScheduled").filter(|it| text(it, "/reason") == "Unschedulable");
+    let unscheduled = unscheduled.map(|_| {
         "a new pod finds no node: see the events of the pod, and what its containers request".to_owned()
     });
-    unscheduled.into_iter().chain(list("containerStatuses").filter_map(of_container)).collect()
+    let containers = status.get("containerStatuses").and_then(Value::as_array).into_iter().flatten();
+    unscheduled.into_iter().chain(containers.filter_map(of_container)).collect()
+}
+
+fn condition<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {
+    status.get("conditions")?.as_array()?.iter().find(|it| text(it, "/type") == kind)
+}
+
+fn text<'v>(of: &'v Value, pointer: &str) -> &'v str {
+    of.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// By reasons of kubelet (`k8s.io/kubernetes/pkg/kubelet/images/types.go`, `kuberuntime/kuberuntime_container.go`).
 fn of_container(status: &Value) -> Option<String> {
-    let text = |pointer: &str| status.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let (container, image) = (text("/name"), text("/image"));
-    Some(match text("/state/waiting/reason") {
+    let (container, image) = (text(status, "/name"), text(status, "/image"));
+    Some(match text(status, "/state/waiting/reason") {
         "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull"
         | "ImageInspectError" => format!(
             "the image {image} of container {container} cannot be pulled: correct it, or see the events of the pod"
@@ -91,14 +93,9 @@ mod tests {
 
     use super::*;
 
-    fn pod(owner: &Value, second: u8, status: &Value) -> Option<ReplicaPod> {
-        let metadata = json!({
-            "labels": { HASH: owner["name"].as_str().unwrap_or_default().rsplit('-').next() },
-            "ownerReferences": [owner], "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
-        });
-        serde_json::from_value::<PodWire>(json!({ "metadata": metadata, "status": status }))
-            .unwrap()
-            .of_deployment()
+    fn pod(owner: &Value, status: &Value) -> Option<ReplicaPod> {
+        let pod = json!({ "metadata": { "ownerReferences": [owner] }, "status": status });
+        serde_json::from_value::<PodWire>(pod).unwrap().of_deployment()
     }
 
     fn owner(kind: &str, name: &str) -> Value {
@@ -131,18 +128,24 @@ mod tests {
     }
 
     #[test]
-    fn of_the_newest_form_of_a_deployment_is_said_what_keeps_it_and_of_no_other_pod() {
-        let fails = |name: &str| json!({ "containerStatuses": [{ "name": name, "restartCount": 1 }] });
+    fn of_a_replica_set_is_said_what_keeps_it_and_of_no_other_pod() {
+        let fails = |name: &str, ready: &str| {
+            json!({
+                "containerStatuses": [{ "name": name, "restartCount": 1 }],
+                "conditions": [{ "type": "Ready", "status": ready }],
+            })
+        };
         let pods = [
-            ("old", pod(&owner("ReplicaSet", "sluice-controller-1"), 1, &fails("old"))),
-            ("new", pod(&owner("ReplicaSet", "sluice-controller-2"), 3, &json!({}))),
-            ("new-too", pod(&owner("ReplicaSet", "sluice-controller-2"), 2, &fails("new"))),
-            ("other", pod(&owner("ReplicaSet", "sluice-controller-x-3"), 9, &fails("other"))),
-            ("job", pod(&owner("Job", "sluice-controller-4"), 9, &fails("job"))),
+            ("old", pod(&owner("ReplicaSet", "sluice-controller-1"), &fails("old", "False"))),
+            ("new", pod(&owner("ReplicaSet", "sluice-controller-2"), &json!({}))),
+            ("new-too", pod(&owner("ReplicaSet", "sluice-controller-2"), &fails("new", "False"))),
+            ("works", pod(&owner("ReplicaSet", "sluice-controller-2"), &fails("works", "True"))),
+            ("job", pod(&owner("Job", "sluice-controller-2"), &fails("job", "False"))),
         ];
         let pods = pods.into_iter().filter_map(|(name, pod)| Some((name.to_owned(), pod?))).collect();
-        let expected = BTreeSet::from(["container new has ended: see its log"]);
-        assert_eq!(kept_of(&pods, "sluice-controller"), expected);
-        assert_eq!(kept_of(&pods, "sluice-webhook"), BTreeSet::new());
+        let ended = |name: &str| format!("container {name} has ended: see its log");
+        let said = |is_rolling: bool| kept_of(&pods, "sluice-controller-2", is_rolling);
+        assert_eq!(Vec::from_iter(said(true)), [ended("new"), ended("works")]);
+        assert_eq!(Vec::from_iter(said(false)), [ended("new")]);
     }
 }

@@ -1,13 +1,13 @@
 //! How the Deployments and the gate are, and what that makes of phase and conditions.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use sluice_api::{AaqPhase, names};
 
 use super::kind::Kind;
 use super::live::Live;
 use super::observe::World;
-use super::pods::kept_of;
+use super::pods::{ReplicaPod, kept_of};
 use sluice_api::aaq_conditions::Said;
 
 /// Whether pods are gated, with a message for people.
@@ -58,7 +58,7 @@ impl Deployments {
         let mut deployments = Self { troubles: troubles.clone(), ..Self::default() };
         for name in world.deployment_names() {
             match world.deployment(name) {
-                Some(is) => deployments.look_at(name, is, kept_of(&world.pods, name)),
+                Some(is) => deployments.look_at(name, is, &world.pods),
                 // Why is among the troubles.
                 None if world.unlisted.contains_key(&Kind::Deployment) => {
                     deployments.down.push(format!("Deployment {name} cannot be seen"));
@@ -69,8 +69,7 @@ impl Deployments {
         Some(deployments)
     }
 
-    /// `kept`: what keeps pods of the newest form from running.
-    fn look_at(&mut self, name: &str, is: Option<&Live>, kept: BTreeSet<&str>) {
+    fn look_at(&mut self, name: &str, is: Option<&Live>, pods: &BTreeMap<String, ReplicaPod>) {
         let Some(is) = is else {
             return self.down.push(format!("Deployment {name} does not exist"));
         };
@@ -81,11 +80,14 @@ impl Deployments {
         } else if ready < wanted {
             self.short.push(format!("{ready} of {wanted} pods of Deployment {name} are ready"));
         }
-        let is_complete = rollout.is_observed && rollout.total == wanted && rollout.updated == wanted;
-        if !is_complete {
+        let is_rolling = !(rollout.is_observed && rollout.total == wanted && rollout.updated == wanted);
+        if is_rolling {
             self.rolling.push(format!("pods of Deployment {name} are being replaced"));
-            // Once they have run, what a container does is not the Deployment's matter.
-            let why = is.not_made.as_deref().into_iter().chain(kept);
+        }
+        // Of pods that all do their work, what a container does is not the Deployment's matter.
+        if is_rolling || ready < wanted {
+            let newest = is.newest.as_deref().unwrap_or_default();
+            let why = is.not_made.as_deref().into_iter().chain(kept_of(pods, newest, is_rolling));
             self.kept.extend(why.map(|why| format!("Deployment {name}: {why}")));
         }
     }

@@ -4,6 +4,7 @@ mod acts;
 mod asked;
 mod containers;
 mod existence;
+mod kept;
 mod operands;
 mod server;
 mod statuses;

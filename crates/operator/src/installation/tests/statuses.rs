@@ -3,30 +3,27 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Value, json};
 use sluice_api::names;
 
 use super::super::InstallationSettings;
 use super::super::apply::{Target, Write};
 use super::super::kind::Kind;
-use super::super::live::{Live, Rollout};
+use super::super::live::Live;
 use super::super::observe::World;
-use super::super::pods::PodWire;
 use super::super::state::Troubles;
 use super::super::status;
-use super::super::wire::OperandWire;
 use super::{aaq, asking, deployment, mtq, options, world};
 
 fn settings(version: &str) -> InstallationSettings {
     InstallationSettings::new(options(), Some(version))
 }
 
-fn plan(world: &World, troubles: &Troubles, version: &str, now: Timestamp) -> Vec<Write> {
+pub(super) fn plan(world: &World, troubles: &Troubles, version: &str, now: Timestamp) -> Vec<Write> {
     status::plan(world, troubles, &settings(version), now)
 }
 
-fn at(second: i64) -> Timestamp {
+pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
@@ -46,14 +43,14 @@ fn shown(status: &Value) -> String {
 }
 
 /// An installation whose one `AAQ` gets what is written to it.
-struct Installation {
-    world: World,
-    troubles: Troubles,
-    status: Value,
+pub(super) struct Installation {
+    pub(super) world: World,
+    pub(super) troubles: Troubles,
+    pub(super) status: Value,
 }
 
 impl Installation {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { world: world(), troubles: Troubles::default(), status: Value::Null }
     }
 
@@ -65,15 +62,15 @@ impl Installation {
         self.status["conditions"] = json!(all);
     }
 
-    fn deployments(&mut self) -> &mut BTreeMap<String, Live> {
+    pub(super) fn deployments(&mut self) -> &mut BTreeMap<String, Live> {
         &mut self.world.operands.get_mut(&Kind::Deployment).unwrap().live
     }
 
-    fn ready(&mut self, name: &'static str, ready: i64) {
+    pub(super) fn ready(&mut self, name: &'static str, ready: i64) {
         self.deployments().insert(name.to_owned(), deployment(ready));
     }
 
-    fn round(&mut self, version: &str) -> String {
+    pub(super) fn round(&mut self, version: &str) -> String {
         let seen = |status: &Value| Some([("aaq".to_owned(), aaq("aaq", 0, &json!({}), status))].into());
         self.world.aaqs = seen(&self.status);
         let writes = plan(&self.world, &self.troubles, version, at(1));
@@ -108,7 +105,7 @@ fn a_first_installation_is_deployed_once_all_of_it_works() {
     ");
 }
 
-fn deployed() -> Installation {
+pub(super) fn deployed() -> Installation {
     let mut it = Installation::new();
     it.gate("True", "GatedByPolicy");
     assert!(it.round("1").starts_with("Deployed 1"));
@@ -151,61 +148,6 @@ fn another_version_is_observed_once_all_pods_are_ready() {
     Upgrading 1: Available=True DeployCompleted, Progressing=True UpgradeStarted, Degraded=True DeploymentsNotReady, FieldsNotInForce=False AllInForce
     Deployed 2: Available=True DeployCompleted, Progressing=False DeployCompleted, Degraded=False DeployCompleted, FieldsNotInForce=False AllInForce
     ");
-}
-
-/// The image of a sidecar cannot be pulled, or a quota has no room for the new pod: the pods of before do the work.
-#[test]
-fn what_keeps_new_pods_from_running_is_said_while_the_old_ones_go_on() {
-    let mut it = deployed();
-    let rollout = Rollout { wanted: 2, total: 3, updated: 1, ready: 2, is_observed: true };
-    let not_made = json!({ "conditions": [
-        { "type": "Available", "status": "True" },
-        {
-            "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
-            "message": "pods \"sluice-controller-5f-x7b\" is forbidden: exceeded quota: small",
-        },
-    ] });
-    let live = |status: &Value| {
-        let object = json!({ "metadata": {}, "spec": {}, "status": status });
-        let not_made = Live::of(serde_json::from_value::<OperandWire<Deployment>>(object).unwrap()).not_made;
-        Live { rollout: rollout.clone(), not_made, ..Live::default() }
-    };
-    let waiting = json!({ "waiting": { "reason": "ImagePullBackOff" } });
-    let pod = json!({
-        "metadata": { "labels": { "pod-template-hash": "5f" }, "ownerReferences": [{
-            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "sluice-controller-5f", "uid": "u", "controller": true,
-        }] },
-        "status": { "containerStatuses": [{ "name": "label", "image": "i:1", "state": waiting }] },
-    });
-    let pod = serde_json::from_value::<PodWire>(pod).unwrap().of_deployment().unwrap();
-    let mut told = Vec::new();
-    for (pods, status) in [
-        (BTreeMap::new(), Value::Null),
-        ([("sluice-controller-5f-x".to_owned(), pod.clone())].into(), Value::Null),
-        (BTreeMap::new(), not_made),
-    ] {
-        it.world.pods = pods;
-        it.deployments().insert(names::CONTROLLER.to_owned(), live(&status));
-        let shown = it.round("1");
-        let available = "Deployed 1: Available=True DeployCompleted, Progressing=True RolloutStarted";
-        assert!(shown.starts_with(available), "{shown}");
-        let conditions = it.status["conditions"].as_array().unwrap();
-        let said = conditions.iter().find(|it| it["type"] == names::DEGRADED).unwrap();
-        told.push(format!("{} {}", said["reason"].as_str().unwrap(), said["message"].as_str().unwrap()));
-    }
-    let expected = [
-        "DeployCompleted ",
-        "ContainersDoNotRun Deployment sluice-controller: the image i:1 of container label cannot be pulled: correct it, or \
-         see the events of the pod",
-        "ContainersDoNotRun Deployment sluice-controller: a new pod is forbidden: exceeded quota: small",
-    ];
-    assert_eq!(told, expected);
-    // All that is wanted has run: what a container does from then on its Evaluator tells.
-    it.world.pods = [("sluice-controller-5f-x".to_owned(), pod)].into();
-    it.ready(names::CONTROLLER, 2);
-    assert!(it.round("1").ends_with("Degraded=False DeployCompleted, FieldsNotInForce=False AllInForce"));
-    it.troubles.evaluators = vec!["words".to_owned()];
-    assert!(it.round("1").contains("Degraded=True EvaluatorsDoNotRun"));
 }
 
 /// An operator that has gone back does not call its own what it leaves.
