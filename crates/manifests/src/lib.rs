@@ -64,5 +64,6 @@ pub use policy::AdmissionPolicy;
 pub use rbac::{rancher_objects, removal_rights};
 pub use render::{admission_objects, crds, default_aaq, install_objects, operand_objects, render};
 pub use resources::{Amounts, Resources};
+pub use sidecars::NoPlace;
 pub use validate::InvalidOption;
 pub use webhooks::{mutating, validating};

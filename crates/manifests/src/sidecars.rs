@@ -22,11 +22,13 @@ const SOCKETS: &str = "1Mi";
 /// a moment.
 const PROVEN_AFTER: u32 = 10;
 const OF_AAQ: &str = "--evaluator=";
+/// Most bytes of all containers. etcd takes objects of 1.5 MiB, and a dry run does not ask it.
+const MOST_BYTES: usize = 1 << 20;
 
 impl AskedOfPods {
-    /// Takes these, the eldest first, as long as there are places beside those of the `AAQ`. Returns the names of the
-    /// others. That of the `AAQ` runs of two with one name.
-    pub fn find_places(&mut self, eldest_first: Vec<OfEvaluator>) -> Vec<String> {
+    /// Takes these, the eldest first, as long as there are places beside those of the `AAQ`. Those that would make the
+    /// Deployment too large do not run. That of the `AAQ` runs of two with one name.
+    pub fn find_places(&mut self, eldest_first: Vec<OfEvaluator>) -> NoPlace {
         let of_aaq = of_aaq(&self.sidecars);
         let left = MOST_SIDECARS.saturating_sub(of_aaq.len());
         let taken: BTreeSet<String> =
@@ -34,11 +36,36 @@ impl AskedOfPods {
         let mut others = eldest_first;
         others.retain(|it| !taken.contains(it.name()));
         let without = others.split_off(left.min(others.len()));
+        let too_many = without.iter().map(|it| it.name().to_owned()).collect();
+        let (mut bytes, mut too_large) = (stored(&self.sidecars), Vec::new());
+        for it in others.iter_mut().filter(|it| it.runs) {
+            let with_it = bytes + stored(&it.container);
+            it.runs = with_it <= MOST_BYTES;
+            if it.runs {
+                bytes = with_it;
+            } else {
+                too_large.push(it.name().to_owned());
+            }
+        }
         // Whichever is the eldest, the pods stay as they are.
         others.sort_by(|one, other| one.name().cmp(other.name()));
         self.of_evaluators = others;
-        without.iter().map(|it| it.name().to_owned()).collect()
+        NoPlace { too_many, too_large }
     }
+}
+
+/// Names of containers that do not run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NoPlace {
+    /// More run than may: they are not asked either.
+    pub too_many: Vec<String>,
+    /// They are asked: pods that they select wait.
+    pub too_large: Vec<String>,
+}
+
+/// Bytes of it in the Deployment. Names of variables are in `managedFields` too, as a text in a text.
+fn stored(containers: &Value) -> usize {
+    Value::String(containers.to_string()).to_string().len()
 }
 
 /// Each with whether it is refused.

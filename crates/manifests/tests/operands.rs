@@ -6,7 +6,7 @@ mod common;
 use common::of_kind;
 use serde_json::{Value, json};
 use sluice_api::names;
-use sluice_manifests::{AskedOfPods, InstallOptions, OfEvaluator, install_objects, operand_objects};
+use sluice_manifests::{AskedOfPods, InstallOptions, NoPlace, OfEvaluator, install_objects, operand_objects};
 
 fn named(objects: &[Value]) -> Vec<String> {
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
@@ -121,7 +121,7 @@ fn containers_of_evaluators_get_nothing_but_a_directory_of_their_own() {
         sidecars: json!([{ "name": "label", "image": "label:1" }, { "name": "license", "image": "" }]),
         ..AskedOfPods::default()
     };
-    let without = asked.find_places(vec![
+    let no_place = asked.find_places(vec![
         of(json!({ "name": "reads", "image": "i" }), false),
         of(json!({ "name": "label", "image": "other:1" }), true),
         of(
@@ -132,7 +132,7 @@ fn containers_of_evaluators_get_nothing_but_a_directory_of_their_own() {
             true,
         ),
     ]);
-    assert_eq!(without, Vec::<String>::new());
+    assert_eq!(no_place, NoPlace::default());
     let [controller, _] = <[Value; 2]>::try_from(pods(&InstallOptions::default(), &asked)).expect("two");
     let own = &controller["containers"][0];
     let args = own["args"].as_array().expect("args").iter().filter_map(Value::as_str);

@@ -100,14 +100,14 @@ pub(super) async fn apply(client: &Client, namespace: &str, write: &Write) -> ku
     send(client, request, DEADLINE).await?.check()
 }
 
-/// Whether the API server would take it: a dry run. `None`: it does not say.
-pub(super) async fn try_out(client: &Client, namespace: &str, write: &Write) -> Option<bool> {
+/// Whether the API server would take it, or why not: a dry run. `None`: it does not say.
+pub(super) async fn try_out(client: &Client, namespace: &str, write: &Write) -> Option<Result<(), String>> {
     let Target::Operand(operand) = &write.target else { return None };
     let params = PatchParams::apply(names::OPERATOR).force().dry_run();
     let (api, body) = (api(client, namespace, operand), Patch::Apply(&write.body));
     match with_deadline(DEADLINE, api.patch(&operand.name, &params, &body)).await {
-        Ok(_) => Some(true),
-        Err(error) => is_refusal(&classify(&error)).then_some(false),
+        Ok(_) => Some(Ok(())),
+        Err(error) => is_refusal(&classify(&error)).then(|| Err(error.to_string())),
     }
 }
 

@@ -1,17 +1,22 @@
 //! Which containers of `Evaluator`s the controller's pods are to have.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kube::Api;
 use sluice_api::{MOST_SIDECARS, names};
-use sluice_manifests::{AskedOfPods, OfEvaluator};
+use sluice_manifests::{AskedOfPods, NoPlace, OfEvaluator};
 use sluice_runtime::watch::{WatchHealth, WatchOptions};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::left_out::LeftOut;
 use super::named::{Evaluators, NamedSidecar};
 use super::observe::{PATIENCE, Sources, World};
 use super::wire::{DefinitionWire, EvaluatorWire};
+
+/// So often it is asked whether they can be read.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Sources {
     /// Which containers they name. That they cannot be read is told, and keeps nothing else from being made.
@@ -21,16 +26,19 @@ impl Sources {
         let (served, named) =
             (WatchHealth::new("customresourcedefinitions"), WatchHealth::new(names::EVALUATORS));
         let unread = async {
-            let both = async || {
-                served.synced().await;
-                named.synced().await;
-            };
-            while tokio::time::timeout(PATIENCE, both()).await.is_err() {
-                if let Err(why) = served.check().and_then(|_| named.check()) {
-                    self.change(|world| world.evaluators.unread = Some(why));
+            let (mut read, mut told) = (Instant::now(), None);
+            loop {
+                tokio::time::sleep(LOOK).await;
+                let why = [&served, &named].into_iter().find_map(WatchHealth::unread);
+                if why.is_none() {
+                    read = Instant::now();
+                }
+                let lasting = why.filter(|_| read.elapsed() >= PATIENCE);
+                if lasting != told {
+                    told.clone_from(&lasting);
+                    self.change(|world| world.evaluators.unread = lasting);
                 }
             }
-            self.change(|world| world.evaluators.unread = None);
         };
         tokio::join!(
             self.follow_in(Api::all(self.client.clone()), crd, (stays, &served), cancel, |world, found| {
@@ -57,10 +65,10 @@ pub(super) fn place(world: &World, left_out: &LeftOut, asked: &mut AskedOfPods) 
     let Evaluators { named, is_served, unread } = &world.evaluators;
     let running = running(world);
     let (eldest_first, mut told) = match (named, is_served, unread) {
-        (Some(named), Some(true), _) if world.admission.guards_containers => {
+        (Some(named), Some(true), None) if world.admission.guards_containers => {
             (wanted(named, left_out), vec![])
         }
-        (Some(named), Some(true), _) => {
+        (Some(named), Some(true), None) => {
             let why = format!(
                 "{} and its binding are not in force yet: until then containers that Evaluators name stay as they are, and \
                  pods that new ones select wait",
@@ -91,11 +99,17 @@ pub(super) fn place(world: &World, left_out: &LeftOut, asked: &mut AskedOfPods) 
         }
         (_, _, None) => return None,
     };
-    let without = asked.find_places(eldest_first);
-    told.extend(without.iter().map(|name| {
+    let NoPlace { too_many, too_large } = asked.find_places(eldest_first);
+    told.extend(too_many.iter().map(|name| {
         format!(
             "the container of the Evaluator {name} does not run, and nothing is held for it: at most {MOST_SIDECARS} run, \
              those of the AAQ first: delete one, or set its mode to Off"
+        )
+    }));
+    told.extend(too_large.iter().map(|name| {
+        format!(
+            "the container of the Evaluator {name} is left out, and pods that it selects wait: with it the Deployment would \
+             be larger than an object may be: give it shorter args and env, or delete it"
         )
     }));
     let reasons = asked.of_evaluators.iter().filter_map(|it| Some((it.name(), left_out.why(&it.container)?)));

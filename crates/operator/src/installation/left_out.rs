@@ -11,31 +11,41 @@ use tokio::time::Instant;
 /// After so long it is tried again: what refuses it may be a policy of the cluster.
 const RETRY: Duration = Duration::from_secs(600);
 
-/// By name, with the container and why it was refused.
+/// By name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LeftOut(BTreeMap<String, (Value, String, Instant)>);
+pub(super) struct LeftOut(BTreeMap<String, Refused>);
+
+#[derive(Clone, Debug)]
+struct Refused {
+    container: Value,
+    why: String,
+    /// When it is tried again.
+    again: Instant,
+}
 
 impl LeftOut {
     /// Why this container is left out; `None`: it is not.
     pub(super) fn why(&self, container: &Value) -> Option<&str> {
-        let (refused, why, _) = self.0.get(name(container))?;
-        (refused == container).then_some(why)
+        let refused = self.0.get(name(container))?;
+        (refused.container == *container).then_some(&refused.why)
     }
 
-    /// Forgets what is to be tried again.
-    pub(super) fn keep(&mut self, now: Instant) {
-        self.0.retain(|_, (_, _, since)| now < *since + RETRY);
+    /// Those that are to be tried again. Until they are taken they stay left out.
+    pub(super) fn due(&self, now: Instant) -> Vec<Value> {
+        let due = self.0.values().filter(|refused| refused.again <= now);
+        due.map(|refused| refused.container.clone()).collect()
     }
 
     /// When the first of them is tried again.
     pub(super) fn over(&self) -> Option<Instant> {
-        self.0.values().map(|(_, _, since)| *since + RETRY).min()
+        self.0.values().map(|refused| refused.again).min()
     }
 
-    /// These too, because of `why`.
-    pub(super) fn with(&self, containers: &[Value], why: &str, now: Instant) -> Self {
-        let further = containers.iter().map(|it| (name(it).to_owned(), (it.clone(), why.to_owned(), now)));
-        Self(self.0.clone().into_iter().chain(further).collect())
+    /// This one too, because of `why`.
+    pub(super) fn with(mut self, container: &Value, why: &str, now: Instant) -> Self {
+        let refused = Refused { container: container.clone(), why: why.to_owned(), again: now + RETRY };
+        self.0.insert(name(container).to_owned(), refused);
+        self
     }
 
     /// All but this one.
@@ -62,16 +72,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_left_out_is_tried_again_when_it_changes_or_later() {
+    fn what_was_left_out_stays_so_until_it_is_taken_or_changes() {
         let container = |name: &str, image: &str| json!({ "name": name, "image": image });
         let (a, b, now) = (container("a", "i"), container("b", "i"), Instant::now());
-        let mut left = LeftOut::default().with(&[a.clone(), b.clone()], "words", now).but(&b);
+        let left = LeftOut::default().with(&a, "words", now).with(&b, "words", now).but(&b);
         assert_eq!((left.why(&a), left.why(&b)), (Some("words"), None));
         assert_eq!(left.why(&container("a", "other")), None);
         let over = left.over().unwrap();
-        left.keep(over - Duration::from_secs(1));
-        assert!(left.why(&a).is_some());
-        left.keep(over);
-        assert!(left.why(&a).is_none() && left.over().is_none());
+        assert!(left.due(over - Duration::from_secs(1)).is_empty());
+        assert_eq!(
+            (left.due(over), left.why(&a)),
+            (vec![a.clone()], Some("words")),
+            "while it is tried again"
+        );
+        let refused = left.with(&a, "others", over);
+        assert_eq!((refused.why(&a), refused.due(over)), (Some("others"), vec![]));
+        assert_eq!(refused.but(&a).over(), None);
     }
 }

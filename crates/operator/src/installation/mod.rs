@@ -186,7 +186,6 @@ impl Writer {
         {
             self.events.report(report);
         }
-        self.left_out.keep(Instant::now());
         self.plan_without(world, &self.left_out)
     }
 
@@ -200,6 +199,7 @@ impl Writer {
         world: &World,
         may_write: &impl Fn() -> bool,
     ) -> Result<Option<Instant>, LoopError> {
+        self.try_left_out_again(world).await;
         let plan = self.plan_operands(world);
         let targets: BTreeSet<_> = plan.writes.iter().map(|write| write.target.clone()).collect();
         self.refused.retain(|target, _| targets.contains(target));
@@ -214,7 +214,8 @@ impl Writer {
                 .map(|(target, why)| format!("{target} could not be written: {why}"))
                 .collect(),
             contested: self.contests.told().into_iter().chain(world.admission.contested.clone()).collect(),
-            evaluators: plan.evaluators,
+            // As it is after the writes, which may have shown what is to be left out.
+            evaluators: operands::asked(world, &self.left_out).map(|(_, told)| told).unwrap_or_default(),
         };
         let statuses = status::plan(world, &troubles, &self.settings, Timestamp::now());
         again = again.into_iter().chain(self.write_all(world, statuses, may_write).await?).min();
@@ -296,39 +297,59 @@ impl Writer {
     /// Whether containers of `Evaluator`s are why the API server refuses what was planned for `target`: without them it
     /// would take it. Those with each of which it does not are left out from then on.
     async fn leaves_out(&mut self, world: &World, target: &Target, error: &str) -> bool {
-        let [controller, _] = world.deployment_names();
-        if *target != Target::Operand(Operand::new(Kind::Deployment, controller)) {
+        if *target != of_controller(world) {
             return false;
         }
         let asked = operands::asked(world, &self.left_out).map(|(asked, _)| asked.of_evaluators);
         let running = asked.into_iter().flatten().filter(|it| it.runs);
         let containers: Vec<_> = running.map(|it| it.container).collect();
-        let mut without = self.left_out.with(&containers, error, Instant::now());
-        if containers.is_empty() || self.is_taken(world, target, &without).await != Some(true) {
+        let now = Instant::now();
+        let mut without = containers.iter().fold(self.left_out.clone(), |all, it| all.with(it, error, now));
+        if containers.is_empty() || self.try_without(world, &without).await != Some(Ok(())) {
             return false;
         }
         for container in &containers {
             let fewer = without.but(container);
-            match self.is_taken(world, target, &fewer).await {
-                Some(true) => without = fewer,
-                Some(false) => {}
+            without = match self.try_without(world, &fewer).await {
+                Some(Ok(())) => fewer,
+                Some(Err(why)) => fewer.with(container, &why, now),
                 // No container is left out because a request had no answer.
                 None => return false,
-            }
+            };
         }
         tracing::warn!(%error, "containers of Evaluators are left out");
         self.left_out = without;
         true
     }
 
-    async fn is_taken(&self, world: &World, target: &Target, without: &LeftOut) -> Option<bool> {
-        let writes = self.plan_without(world, without).writes;
-        match writes.iter().find(|write| write.target == *target) {
-            Some(write) => apply::try_out(&self.client, &self.settings.options.namespace, write).await,
-            // It is as it would be.
-            None => Some(true),
+    /// Tries again what was left out long ago. It is left out, and told, until the API server takes it.
+    async fn try_left_out_again(&mut self, world: &World) {
+        for container in self.left_out.due(Instant::now()) {
+            let fewer = self.left_out.but(&container);
+            let before = self.left_out.why(&container).unwrap_or_default();
+            self.left_out = match self.try_without(world, &fewer).await {
+                Some(Ok(())) => fewer,
+                Some(Err(why)) => fewer.with(&container, &why, Instant::now()),
+                None => fewer.with(&container, before, Instant::now()),
+            };
         }
     }
+
+    /// Whether the API server would take the controller's Deployment without these, or why not. `None`: it does not say.
+    async fn try_without(&self, world: &World, left_out: &LeftOut) -> Option<Result<(), String>> {
+        let writes = self.plan_without(world, left_out).writes;
+        match writes.iter().find(|write| write.target == of_controller(world)) {
+            Some(write) => apply::try_out(&self.client, &self.settings.options.namespace, write).await,
+            // It is as it would be.
+            None => Some(Ok(())),
+        }
+    }
+}
+
+/// The Deployment in which containers of `Evaluator`s run.
+fn of_controller(world: &World) -> Target {
+    let [controller, _] = world.deployment_names();
+    Target::Operand(Operand::new(Kind::Deployment, controller))
 }
 
 /// Until when `write` is left out because the `last` one of its target rested on the same and may not be seen yet; `None` if

@@ -10,7 +10,7 @@ pub(super) struct Evaluators {
     pub(super) named: Option<BTreeMap<String, NamedSidecar>>,
     /// Their CRD is there, and is to stay.
     pub(super) is_served: Option<bool>,
-    /// Why one of these could not be read for a while.
+    /// Why one of these has not been read for a while, also if it was before.
     pub(super) unread: Option<String>,
 }
 

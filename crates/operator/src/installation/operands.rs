@@ -26,8 +26,6 @@ pub(super) struct Plan {
     pub(super) withheld: Option<String>,
     /// What a newer operator has written, and is left as it is.
     pub(super) left: Option<String>,
-    /// What there is to tell of containers of `Evaluator`s.
-    pub(super) evaluators: Vec<String>,
 }
 
 /// The writes that bring the operands to what `options` say and `AAQ`, or without one of a user `MTQ`, ask; none as long as
@@ -41,7 +39,7 @@ pub(super) fn plan(
     if !world.presence().is_installed() {
         return Plan::default();
     }
-    let Some((asked, evaluators)) = asked(world, left_out).filter(|_| world.has_listed_operands()) else {
+    let Some((asked, _)) = asked(world, left_out).filter(|_| world.has_listed_operands()) else {
         return Plan { withheld: unlisted(world), ..Plan::default() };
     };
     let wanted: BTreeMap<Operand, Value> =
@@ -54,7 +52,7 @@ pub(super) fn plan(
                  apply the manifest or the chart again"
             )
         });
-        return Plan { writes: Vec::new(), withheld, left, evaluators };
+        return Plan { writes: Vec::new(), withheld, left };
     };
     let owned = |object| belonging(object, owner, version.own);
     let put_right = wanted.iter().filter_map(|(operand, object)| {
@@ -68,7 +66,7 @@ pub(super) fn plan(
         live.writer.is_some() && !is_left(live, version) && !wanted.contains_key(operand)
     });
     let writes = put_right.chain(needless.map(|(operand, live)| deleted(operand, live))).collect();
-    Plan { writes, withheld: None, left, evaluators }
+    Plan { writes, withheld: None, left }
 }
 
 /// Kinds that the API server does not list: without one nothing can be compared.

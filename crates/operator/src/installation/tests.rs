@@ -6,6 +6,7 @@ mod containers;
 mod existence;
 mod kept;
 mod operands;
+mod refused;
 mod server;
 mod statuses;
 

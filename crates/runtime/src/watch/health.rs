@@ -140,6 +140,16 @@ impl WatchHealth {
         self.shared.interruption.lock().clone()
     }
 
+    /// Why what is known may not be how it is: no list was ever complete, or lists and watches are refused now. What time
+    /// alone may cure, as an API server that does not answer, is no reason.
+    pub fn unread(&self) -> Option<String> {
+        if !self.is_synced() {
+            return self.check().err();
+        }
+        let refused = self.interruption().filter(|(failure, _)| !failure.is_transient());
+        refused.map(|(_, words)| words)
+    }
+
     /// A readiness check.
     ///
     /// # Errors

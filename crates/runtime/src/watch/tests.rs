@@ -179,6 +179,20 @@ async fn a_missing_kind_and_a_missing_right_are_retried_ever_more_slowly() {
     assert!(start.elapsed() > Duration::from_secs(90), "14 failures took only {:?}", start.elapsed());
 }
 
+/// A right that is taken away ends no watch, but the next one is refused.
+#[tokio::test(start_paused = true)]
+async fn what_was_read_and_is_refused_now_is_unread_and_what_time_may_cure_is_not() {
+    for (code, unread) in [(403, Some("no")), (503, None)] {
+        let status =
+            json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "", "code": code});
+        let script = Script::default().then(200, page(&[], "10", None)).then(200, "").then(code, status);
+        let (_, _, health) = play(script, 4).await;
+        assert!(health.is_synced() && health.interruption().is_some(), "{code}");
+        assert_eq!(health.unread().as_deref(), unread, "{code}");
+    }
+    assert!(WatchHealth::new("configmaps").unread().is_some_and(|why| why.starts_with("first list")));
+}
+
 #[tokio::test(start_paused = true)]
 async fn watches_that_close_at_once_do_not_spin() {
     let start = Instant::now();

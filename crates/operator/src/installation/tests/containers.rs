@@ -10,7 +10,7 @@ use super::super::kind::Kind;
 use super::super::left_out::LeftOut;
 use super::super::named::NamedSidecar;
 use super::super::observe::World;
-use super::super::operands::{Plan, plan};
+use super::super::operands::{Plan, asked, plan};
 use super::server::{Server, options};
 use super::{VERSION, ask, world};
 
@@ -39,8 +39,12 @@ fn shown(server: &mut Server) -> (Vec<String>, Vec<String>) {
     (texts(&pod["containers"], Some("name")).split_off(1), flags)
 }
 
+fn told_of(world: &World, left_out: &LeftOut) -> String {
+    asked(world, left_out).unwrap().1.join("; ")
+}
+
 fn told(world: &World) -> String {
-    plan(world, &options(), VERSION, &LeftOut::default()).evaluators.join("; ")
+    told_of(world, &LeftOut::default())
 }
 
 fn flag(name: &str) -> String {
@@ -99,7 +103,7 @@ fn containers_stay_as_they_are_while_it_is_not_known_who_may_name_which() {
     server.round(&mut world, &options());
     let before = shown(&mut server);
     type Change = fn(&mut World);
-    let kept: [(Change, &str); 3] = [
+    let kept: [(Change, &str); 4] = [
         (
             |world| world.evaluators.is_served = Some(false),
             "the CRD evaluators.quota.sluice.dev is not there",
@@ -111,6 +115,11 @@ fn containers_stay_as_they_are_while_it_is_not_known_who_may_name_which() {
         (
             |world| (world.evaluators.is_served, world.evaluators.unread) = (None, Some("words".to_owned())),
             "Evaluators cannot be read (words)",
+        ),
+        // What was read before may not be how it is.
+        (
+            |world| world.evaluators.unread = Some("forbidden".to_owned()),
+            "Evaluators cannot be read (forbidden)",
         ),
     ];
     for (change, said) in kept {
@@ -158,16 +167,40 @@ fn what_the_api_server_does_not_take_is_left_out_and_told_and_its_pods_wait() {
     name_them(&mut world, [("a", 1), ("b", 2)]);
     server.round(&mut world, &options());
     assert_eq!(server.planned(&mut world, &options()), []);
-    let without_a = LeftOut::default().with(&[container("a")], "422", Instant::now());
+    let without_a = LeftOut::default().with(&container("a"), "422", Instant::now());
     let plan = plan(&world, &options(), VERSION, &without_a);
     let [write] = &plan.writes[..] else { panic!("{:?}", plan.writes) };
     let own = write.body["spec"]["template"]["spec"]["containers"].as_array().unwrap();
     let all: BTreeMap<_, _> = own.iter().map(|it| (it["name"].as_str().unwrap(), it)).collect();
     assert_eq!(all.keys().copied().collect::<Vec<_>>(), ["b", names::CONTROLLER]);
     assert!(all[names::CONTROLLER]["args"].as_array().unwrap().contains(&json!(flag("a"))));
-    let told = plan.evaluators.join("; ");
+    let told = told_of(&world, &without_a);
     assert!(
         told.starts_with("the container of the Evaluator a is left out") && told.contains("(422)"),
         "{told}"
     );
+}
+
+/// The letters of the text have two bytes each.
+#[test]
+fn what_would_be_larger_than_an_object_may_be_is_left_out_and_told_and_its_pods_wait() {
+    let (mut server, mut world) = (Server::default(), world());
+    let names: Vec<_> = (0..MOST_SIDECARS).map(|n| format!("e{n:02}")).collect();
+    name_them(&mut world, names.iter().map(String::as_str).zip(0..));
+    let of_64_kib: Vec<_> = (0..64).map(|_| "ä".repeat(512)).collect();
+    for named in world.evaluators.named.iter_mut().flat_map(BTreeMap::values_mut) {
+        named.container.as_mut().unwrap()["args"] = json!(of_64_kib);
+    }
+    server.round(&mut world, &options());
+    let (containers, flags) = shown(&mut server);
+    assert_eq!(containers, names[..15], "the eldest run");
+    assert_eq!(flags, Vec::from_iter(names.iter().map(|name| flag(name))));
+    let written = server.get(Kind::Deployment, names::CONTROLLER).object.to_string();
+    assert!(written.len() < 3 << 19, "{}", written.len());
+    let said = told(&world);
+    assert!(
+        said.starts_with("the container of the Evaluator e15 is left out") && said.contains("larger"),
+        "{said}"
+    );
+    assert_eq!(server.planned(&mut world, &options()), []);
 }
