@@ -1,6 +1,7 @@
 //! Completion for shells, and manual pages: made from the definition of the command line itself. A shell asks the program
 //! what may come next, so that names of objects can be told too.
 
+mod live;
 mod names;
 
 use std::fmt::Write as _;

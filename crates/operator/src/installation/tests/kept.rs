@@ -98,7 +98,7 @@ fn what_keeps_the_first_pods_from_running_is_said() {
     it.deployments().insert(names::CONTROLLER.to_owned(), live(&rollout, &[]));
     it.round("1");
     let said = degraded(&it);
-    let expected = "ContainersDoNotRun no pod of Deployment sluice-controller is ready (of 2); Deployment sluice-controller: \
-                    a new pod finds no node";
+    let expected = "ContainersDoNotRun no pod of Deployment sluice-controller is ready (of 2); \
+                    Deployment sluice-controller: a new pod finds no node";
     assert!(said.starts_with(expected), "{said}");
 }
