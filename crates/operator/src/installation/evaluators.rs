@@ -1,22 +1,18 @@
 //! Which containers of `Evaluator`s the controller's pods are to have.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use kube::Api;
 use sluice_api::{MOST_SIDECARS, names};
 use sluice_manifests::{AskedOfPods, NoPlace, OfEvaluator};
 use sluice_runtime::watch::{WatchHealth, WatchOptions};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::left_out::LeftOut;
 use super::named::{Evaluators, NamedSidecar};
 use super::observe::{PATIENCE, Sources, World};
 use super::wire::{DefinitionWire, EvaluatorWire};
-
-/// So often it is asked whether they can be read.
-const LOOK: Duration = Duration::from_secs(1);
 
 impl Sources {
     /// Which containers they name. That they cannot be read is told, and keeps nothing else from being made.
@@ -26,17 +22,22 @@ impl Sources {
         let (served, named) =
             (WatchHealth::new("customresourcedefinitions"), WatchHealth::new(names::EVALUATORS));
         let unread = async {
-            let (mut read, mut told) = (Instant::now(), None);
+            let (mut since, mut told) = (None, None);
             loop {
-                tokio::time::sleep(LOOK).await;
+                let changes = (served.unread_changed(), named.unread_changed());
                 let why = [&served, &named].into_iter().find_map(WatchHealth::unread);
-                if why.is_none() {
-                    read = Instant::now();
-                }
-                let lasting = why.filter(|_| read.elapsed() >= PATIENCE);
+                since = why.as_ref().and(since).or_else(|| why.as_ref().map(|_| Instant::now()));
+                let due = since.map(|since| since + PATIENCE);
+                let lasting = why.filter(|_| due.is_some_and(|due| due <= Instant::now()));
                 if lasting != told {
                     told.clone_from(&lasting);
                     self.change(|world| world.evaluators.unread = lasting);
+                }
+                let due = due.filter(|due| *due > Instant::now());
+                tokio::select! {
+                    () = changes.0 => {}
+                    () = changes.1 => {}
+                    () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                 }
             }
         };

@@ -41,7 +41,7 @@ struct Shared {
     last_seen: Mutex<Instant>,
     last_active: Mutex<Instant>,
     last_error: Mutex<Option<String>>,
-    interruption: Mutex<Option<(Failure, String)>>,
+    interruption: signal::Sender<Option<(Failure, String)>>,
     /// What showed that the store is another one, if not the watch itself.
     restored: signal::Sender<Option<(u64, u64)>>,
 }
@@ -64,7 +64,7 @@ impl WatchHealth {
                 last_seen: Mutex::new(Instant::now()),
                 last_active: Mutex::new(Instant::now()),
                 last_error: Mutex::new(None),
-                interruption: Mutex::new(None),
+                interruption: signal::Sender::new(None),
                 restored: signal::Sender::new(None),
             }),
         }
@@ -137,7 +137,19 @@ impl WatchHealth {
 
     /// Why nothing is heard now: the last list or watch has failed, and no other one has begun yet. `None`: changes come.
     pub fn interruption(&self) -> Option<(Failure, String)> {
-        self.shared.interruption.lock().clone()
+        self.shared.interruption.borrow().clone()
+    }
+
+    /// Waits until [`Self::unread`] may say something else than at the time of the call.
+    pub fn unread_changed(&self) -> impl Future<Output = ()> + use<> {
+        let (mut interruption, mut synced) =
+            (self.shared.interruption.subscribe(), self.shared.synced.subscribe());
+        async move {
+            tokio::select! {
+                _ = interruption.changed() => {}
+                _ = synced.changed() => {}
+            }
+        }
     }
 
     /// Why what is known may not be how it is: no list was ever complete, or lists and watches are refused now. What time
@@ -252,13 +264,13 @@ impl WatchHealth {
 
     /// A watch has begun.
     pub(super) fn follows(&self) {
-        *self.shared.interruption.lock() = None;
+        self.shared.interruption.send_replace(None);
     }
 
     pub(super) fn failed(&self, error: &kube::Error) {
         self.shared.failures.fetch_add(1, Relaxed);
-        *self.shared.interruption.lock() = Some((classify(error), words(error)));
         *self.shared.last_error.lock() = Some(words(error));
+        self.shared.interruption.send_replace(Some((classify(error), words(error))));
     }
 
     fn seen(&self) {
