@@ -301,8 +301,11 @@ impl Writer {
             return false;
         }
         let asked = operands::asked(world, &self.left_out).map(|(asked, _)| asked.of_evaluators);
-        let running = asked.into_iter().flatten().filter(|it| it.runs);
-        let containers: Vec<_> = running.map(|it| it.container).collect();
+        let mut running: Vec<_> = asked.into_iter().flatten().filter(|it| it.runs).collect();
+        // A younger one puts no elder one out.
+        let created = |name: &str| Some(world.evaluators.named.as_ref()?.get(name)?.created);
+        running.sort_by_key(|it| created(it.name()));
+        let containers: Vec<_> = running.into_iter().map(|it| it.container).collect();
         let now = Instant::now();
         let mut without = containers.iter().fold(self.left_out.clone(), |all, it| all.with(it, error, now));
         if containers.is_empty() || self.try_without(world, &without).await != Some(Ok(())) {
@@ -327,7 +330,11 @@ impl Writer {
         for container in self.left_out.due(Instant::now()) {
             let fewer = self.left_out.but(&container);
             let before = self.left_out.why(&container).unwrap_or_default();
-            self.left_out = match self.try_without(world, &fewer).await {
+            // While others may not run either, nothing is learnt.
+            let asked = operands::asked(world, &fewer).map(|(asked, _)| asked.of_evaluators);
+            let would_run = asked.into_iter().flatten().any(|it| it.runs && it.container == container);
+            let tried = if would_run { self.try_without(world, &fewer).await } else { None };
+            self.left_out = match tried {
                 Some(Ok(())) => fewer,
                 Some(Err(why)) => fewer.with(&container, &why, Instant::now()),
                 None => fewer.with(&container, before, Instant::now()),

@@ -158,7 +158,7 @@ impl WatchHealth {
         if !self.is_synced() {
             return self.check().err();
         }
-        let refused = self.interruption().filter(|(failure, _)| !failure.is_transient());
+        let refused = self.interruption().filter(|(failure, _)| *failure == Failure::Forbidden);
         refused.map(|(_, words)| words)
     }
 
@@ -270,7 +270,14 @@ impl WatchHealth {
     pub(super) fn failed(&self, error: &kube::Error) {
         self.shared.failures.fetch_add(1, Relaxed);
         *self.shared.last_error.lock() = Some(words(error));
-        self.shared.interruption.send_replace(Some((classify(error), words(error))));
+        let failed = (classify(error), words(error));
+        self.shared.interruption.send_modify(|known| {
+            // That it is not reached now does not say that it may be read again.
+            let is_refused = known.as_ref().is_some_and(|(before, _)| *before == Failure::Forbidden);
+            if !(is_refused && failed.0.is_transient()) {
+                *known = Some(failed);
+            }
+        });
     }
 
     fn seen(&self) {

@@ -182,13 +182,18 @@ async fn a_missing_kind_and_a_missing_right_are_retried_ever_more_slowly() {
 /// A right that is taken away ends no watch, but the next one is refused.
 #[tokio::test(start_paused = true)]
 async fn what_was_read_and_is_refused_now_is_unread_and_what_time_may_cure_is_not() {
-    for (code, unread) in [(403, Some("no")), (503, None)] {
-        let status =
-            json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "", "code": code});
-        let script = Script::default().then(200, page(&[], "10", None)).then(200, "").then(code, status);
-        let (_, _, health) = play(script, 4).await;
-        assert!(health.is_synced() && health.interruption().is_some(), "{code}");
-        assert_eq!(health.unread().as_deref(), unread, "{code}");
+    let cases: [(&[u16], _); 4] =
+        [(&[403], Some("no")), (&[503], None), (&[401], None), (&[403, 503], Some("no"))];
+    for (codes, unread) in cases {
+        let mut script = Script::default().then(200, page(&[], "10", None)).then(200, "");
+        for code in codes {
+            let status =
+                json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "", "code": code});
+            script = script.then(*code, status);
+        }
+        let (_, _, health) = play(script, 3 + codes.len()).await;
+        assert!(health.is_synced() && health.interruption().is_some(), "{codes:?}");
+        assert_eq!(health.unread().as_deref(), unread, "{codes:?}");
     }
     assert!(WatchHealth::new("configmaps").unread().is_some_and(|why| why.starts_with("first list")));
 }
