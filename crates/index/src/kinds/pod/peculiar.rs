@@ -3,15 +3,7 @@
 use std::sync::Arc;
 
 use super::records::{PodRecord, Pods};
-use super::types::{Ownership, PlatformPod};
-
-/// It is empty, or there is none, of a pod that has nothing of this.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Peculiar {
-    pub(super) unreadable: Option<Arc<str>>,
-    ownership: Option<Ownership>,
-    platform: Option<PlatformPod>,
-}
+use super::types::{Ownership, Peculiar, PlatformPod};
 
 impl PodRecord {
     /// What of it cannot be read; that is charged with the largest amount there is.

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use sluice_engine::{Amount, Charge, PodId, Resource, ScopeFacts, Timers, Uid, WaitKey};
 
-use super::peculiar::Peculiar;
-use super::types::{Gates, OwnerKey, PlatformKey, PodFacts, UnstampedKey};
+use super::types::{Gates, OwnerKey, Peculiar, PlatformKey, PodFacts, UnstampedKey};
 use crate::kinds::namespace::{NamespaceId, Namespaces};
 use crate::list_number::{ListNumber, Source};
 use crate::version::Version;

@@ -49,6 +49,15 @@ pub enum Gates {
     Foreign,
 }
 
+/// What few pods have, kept apart so that the others take no room for it. It is empty, or there is none, of a pod that has
+/// nothing of this.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Peculiar {
+    pub(super) unreadable: Option<Arc<str>>,
+    pub(super) ownership: Option<Ownership>,
+    pub(super) platform: Option<PlatformPod>,
+}
+
 /// Namespace, VirtualMachineInstance, creator and handle of a pod.
 pub(super) type OwnerKey = (NamespaceId, Uid, Creator, PodId);
 
