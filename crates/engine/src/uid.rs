@@ -4,8 +4,8 @@ use std::fmt;
 
 /// A `metadata.uid`.
 ///
-/// Real API servers hand out UUIDs, which fit in 16 bytes; anything else is kept as it came. Of each pod one is kept, so they
-/// are bytes and not a `u128`, which begins at multiples of 16.
+/// Real API servers hand out UUIDs, which fit in 16 bytes; anything else is kept as it came. There is one of each pod, so it
+/// is bytes and not a `u128`, which begins at multiples of 16.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Uid {
     /// A lower-case UUID in the usual 8-4-4-4-12 form.
