@@ -45,7 +45,7 @@ fn a_namespace_is_read_ever_more_rarely_while_its_evaluator_does_not_work() {
     (0..30).for_each(|number| story.server.create_pod(&format!("waits-{number}"), 10, 0));
     let (mut reads, mut asked) = (0, Vec::new());
     for ms in (5_000..65_000).step_by(100) {
-        // Somebody changes a pod all the time.
+        // A pod changes all the time.
         story.relabel_as("runs", ms);
         reads += story.reads_with(failure, &mut asked, ms);
         if ms == 6_000 {
