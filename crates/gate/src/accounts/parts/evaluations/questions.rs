@@ -15,7 +15,7 @@ use crate::evaluators::{Again, Failed, Said};
 /// A pod that has no answer is told of after so long (milliseconds), where it waits or fails.
 const TOLD_MS: u64 = 2_000;
 /// So long a pod that runs keeps its namespace paused (milliseconds), and only then is told of if it does not fail: after a
-/// start all pods of a cluster stand in line, and each of their quotas would say so.
+/// start all pods of a cluster stand in line, and what is to be told of each takes memory.
 const PAUSED_MS: u64 = 30_000;
 /// Of a pod that is not asked about again before something has changed.
 pub(super) const NEVER: u64 = u64::MAX;
