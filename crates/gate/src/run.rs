@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Fuse, FusedFuture as _, join_all};
 use sluice_engine::{ChargeRules, Uid};
 use sluice_index::Version;
 use sluice_runtime::lease::Leadership;
@@ -67,7 +68,9 @@ impl Gate {
         let mut events = JoinSet::new();
         let audits = audit_for_ever(&self);
         tokio::pin!(audits);
-        let mut led = false;
+        let (mut led, mut is_given) = (false, false);
+        // Evaluators are asked meanwhile, as in each process that does not lead.
+        let mut catching_up: Fuse<BoxFuture<'_, bool>> = Fuse::terminated();
         let mut resigns_until = None;
         loop {
             let due = {
@@ -84,22 +87,21 @@ impl Gate {
                 () = self.news.notified() => {}
                 () = self.until(due) => {}
                 changed = leadership.changed() => if changed.is_err() { break },
+                is_all_seen = &mut catching_up, if resigns_until.is_none() => {
+                    led = true;
+                    let is_handed_over = is_given && is_all_seen;
+                    let lead = if is_handed_over { State::lead_after_handover } else { State::lead };
+                    self.change(Work::Plan, lead);
+                    tracing::info!(held = self.state.lock().held(), is_handed_over, "deciding");
+                }
                 never = &mut audits => match never {},
             }
             while requests.try_join_next().is_some() {}
             while events.try_join_next().is_some() {}
-            let is_given = leadership.borrow().is_handed_over();
-            if leadership.borrow().is_leading() && !led {
+            if leadership.borrow().is_leading() && !led && catching_up.is_terminated() {
+                is_given = leadership.borrow().is_handed_over();
                 self.change(Work::Plan, |state, _| state.expect_to_lead());
-                let is_all_seen = tokio::select! {
-                    () = cancel.cancelled() => break,
-                    is_all_seen = self.catch_up(&apply) => is_all_seen,
-                };
-                led = true;
-                let is_handed_over = is_given && is_all_seen;
-                let lead = if is_handed_over { State::lead_after_handover } else { State::lead };
-                self.change(Work::Plan, lead);
-                tracing::info!(held = self.state.lock().held(), is_handed_over, "deciding");
+                catching_up = self.catch_up(&apply).boxed().fuse();
             }
             for action in self.plan() {
                 if let Action::Answer(ticket, judgement) = action {
