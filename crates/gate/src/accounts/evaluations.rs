@@ -105,7 +105,7 @@ impl Accounts {
             }
             return;
         }
-        self.evaluations.leave(id);
+        self.evaluations.leave(id, record.namespace);
         if self.evaluations.is_read(id)
             && self.selected_of(cluster, id, &record) == 0
             && self.evaluations.unprice(id)
@@ -136,7 +136,7 @@ impl Accounts {
     pub(super) fn note_native(&mut self, cluster: &Cluster, id: PodId) {
         let Some(record) = cluster.pods.get(id) else { return };
         let is_native = self.is_counted_natively(id, self.asked_of(cluster, id, record));
-        if is_native && self.evaluations.note_native(id) {
+        if is_native && self.evaluations.note_native(id, record.namespace) {
             self.orders.tell(News::CountedNatively);
         }
     }
@@ -151,7 +151,7 @@ impl Accounts {
         {
             let Some(record) = cluster.pods.get(id).cloned() else { continue };
             if !self.is_asked_about(cluster, id, &record) {
-                self.evaluations.close(id);
+                self.evaluations.close(id, record.namespace);
                 self.evaluations.look_at(id);
                 in_vain += 1;
                 continue;
@@ -168,7 +168,7 @@ impl Accounts {
         let selected = self.asked_of(cluster, id, &record);
         let config = self.evaluations.shared_config().filter(|_| selected != 0)?;
         let Release { namespace, name, uid, version, .. } = cluster.address(id)?;
-        let (hash, serial) = self.evaluations.begin(id, selected)?;
+        let (hash, serial) = self.evaluations.begin(id, record.namespace, selected)?;
         let round = match self.evaluations.is_in_rounds(selected) {
             true => self.evaluations.rounds().of(record.namespace),
             false => None,
@@ -247,6 +247,10 @@ impl Accounts {
                 self.reclassify(cluster, id, namespace, now);
             }
         }
+        while let Some(namespace) = self.evaluations.next_overdue(now) {
+            let pods = cluster.namespaces.get(namespace).map_or(&[][..], |known| known.pods());
+            self.evaluations.note_overdue(namespace, pods);
+        }
         let (told, is_other) = self.evaluations.pass_time(now);
         for id in told.into_iter().filter(|_| self.leading) {
             self.orders.tell(News::Held(id, now));
@@ -268,10 +272,10 @@ impl Accounts {
     /// Finds which quotas count pods that run without an answer.
     pub fn count_unevaluated(&mut self, cluster: &Cluster) {
         for id in self.evaluations.take_moved() {
+            let is_overdue =
+                cluster.pods.get(id).is_some_and(|it| self.evaluations.is_overdue(id, it.namespace));
             let counted = match self.stages.get(id) {
-                Stage::Counted { quotas, .. } if self.evaluations.is_overdue(id) => {
-                    cluster.full_name(id).map(|name| (Arc::clone(quotas), name.into()))
-                }
+                Stage::Counted { quotas, .. } if is_overdue => Some(Arc::clone(quotas)),
                 _ => None,
             };
             for quota in self.unevaluated.set(id, counted) {
@@ -285,7 +289,8 @@ impl Accounts {
     pub fn unevaluated_told(&self, cluster: &Cluster, id: QuotaId) -> Option<String> {
         let (pods, first) = self.unevaluated.of(id)?;
         let is_of_cluster = cluster.quotas.get(id)?.cluster().is_some();
-        let first = first.split_once('/').filter(|_| !is_of_cluster).map_or(first, |(_, name)| name);
+        let name = cluster.full_name(first)?;
+        let first = name.split_once('/').filter(|_| !is_of_cluster).map_or(&*name, |(_, name)| name);
         let pods = match pods {
             1 => format!("1 pod that runs ({first}) has"),
             _ => format!("{pods} pods that run ({first} is one) have"),

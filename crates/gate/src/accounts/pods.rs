@@ -98,7 +98,7 @@ impl Accounts {
         self.appraise_later_without(cluster, record);
         self.look_beside(cluster, id, record);
         self.look_at_shadows_beside(cluster, id, record);
-        self.evaluations.forget(id);
+        self.evaluations.forget(id, record.namespace);
         self.note_change_for_others(record.namespace);
         self.shadow.forget(id);
         self.end_claim(id, record);

@@ -4,6 +4,7 @@ mod broken;
 mod counts;
 mod in_rounds;
 pub mod lanes;
+mod line;
 mod questions;
 pub mod rounds;
 mod safeguards;
@@ -19,9 +20,18 @@ use crate::evaluators::{Content, EvaluatorsConfig, Price};
 use broken::Broken;
 use counts::Counts;
 use lanes::{AtOnce, Lanes};
+use line::{Line, Place};
 use questions::NEVER;
 use rounds::Rounds;
 use unready::{Lack, Unready};
+
+/// The last answer about a pod.
+#[derive(Clone, Debug)]
+struct Last {
+    price: Price,
+    /// What Kubernetes counts is in it.
+    retains: bool,
+}
 
 /// What is known of one pod. There is one of each pod, so it is small.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +39,7 @@ struct Known {
     /// The hash of its content.
     hash: [u64; 2],
     /// The last answer, whatever it was about.
-    last: Option<Price>,
+    last: Option<Last>,
     /// The configuration by which that was given; 0: none.
     answered: u32,
     /// The configuration by which the content was read; 0: it was not.
@@ -42,17 +52,17 @@ struct Known {
     wanted: u16,
     /// Those that matched by the last answer.
     matched: u16,
-    /// What Kubernetes counts is in that answer.
-    retains: bool,
     /// What the pod is counted as.
     counted: counts::Bits,
     /// The last answer is about this content.
     is_current: bool,
     /// A later version was seen without its content.
     is_stale: bool,
+    /// In line.
+    place: Option<Place>,
 }
 
-/// A pod without an answer for its content.
+/// A pod without an answer for its content that does not just stand [in line](line).
 #[derive(Debug)]
 struct Open {
     namespace: NamespaceId,
@@ -107,8 +117,8 @@ pub enum Answered {
     Failed,
 }
 
-/// Invariant: a pod whose content has no answer and that is asked about is open; an open one is in flight, has a turn, is to
-/// be looked at later, or its content is not known. `unready` is the sum of what open pods lack.
+/// Invariant: a pod whose content has no answer and that is asked about is open, or else it stands in line; an open one is in
+/// flight, has a turn, is to be looked at later, or its content is not known. `unready` is the sum of what both lack.
 #[derive(Debug, Default)]
 pub struct Evaluations {
     config: Option<Arc<EvaluatorsConfig>>,
@@ -117,6 +127,7 @@ pub struct Evaluations {
     /// By the number of the pod's handle.
     known: Vec<Known>,
     open: HashMap<PodId, Open>,
+    line: Line,
     lanes: Lanes,
     at_once: AtOnce,
     rounds: Rounds,
@@ -159,6 +170,8 @@ impl Evaluations {
     pub fn configure(&mut self, config: Option<Arc<EvaluatorsConfig>>) -> u32 {
         let ended = self.unready.pending();
         let (revision, last_serial) = (self.revision.wrapping_add(1).max(1), self.last_serial);
+        let overdue = self.open.iter().filter(|(_, open)| open.is_overdue()).map(|(id, _)| *id);
+        let moved = self.moved.iter().copied().chain(overdue).chain(self.overdue_in_line()).collect();
         let (known, charges) = match &config {
             Some(_) => {
                 let mut known = std::mem::take(&mut self.known);
@@ -171,8 +184,6 @@ impl Evaluations {
         lanes.clear();
         let mut rounds = std::mem::take(&mut self.rounds);
         rounds.configure(config.as_ref().is_some_and(|config| config.other_pods.is_some()));
-        let overdue = self.open.iter().filter(|(_, open)| open.is_overdue()).map(|(id, _)| *id);
-        let moved = self.moved.iter().copied().chain(overdue).collect();
         let ended = ended.into_iter().collect();
         *self = Self {
             config,
@@ -250,8 +261,8 @@ impl Evaluations {
                 && known.answered == self.revision
                 && known.read == self.revision
         };
-        if let Some(price) = self.get(id).filter(is_current).and_then(|known| known.last.as_ref()) {
-            return Evaluation::Current(price);
+        if let Some(last) = self.get(id).filter(is_current).and_then(|known| known.last.as_ref()) {
+            return Evaluation::Current(&last.price);
         }
         let open = self.open.get(&id).filter(|open| open.selected == selected);
         match open.and_then(|open| open.failure.as_ref()) {
@@ -262,20 +273,21 @@ impl Evaluations {
 
     /// The last answer about the pod, whatever its content was.
     pub fn last(&self, id: PodId) -> Option<&Price> {
-        self.get(id)?.last.as_ref()
+        self.get(id)?.last.as_ref().map(|last| &last.price)
     }
 
     /// Whether what Kubernetes counts is in the last answer about the pod.
     pub fn retains(&self, id: PodId) -> bool {
-        self.get(id).is_some_and(|known| known.retains)
+        let last = self.get(id).and_then(|known| known.last.as_ref());
+        last.is_some_and(|last| last.retains)
     }
 
     /// The pod is priced as this one until there is an answer about it.
     pub fn inherit(&mut self, id: PodId, from: PodId) {
         let Some(known) = self.get(from).filter(|known| known.last.is_some()) else { return };
-        let (price, answered, asked) = (known.last.clone(), known.answered, known.asked);
+        let (last, answered, asked) = (known.last.clone(), known.answered, known.asked);
         if let Some(known) = self.slot(id).filter(|known| known.last.is_none()) {
-            (known.last, known.answered, known.is_current, known.asked) = (price, answered, false, asked);
+            (known.last, known.answered, known.is_current, known.asked) = (last, answered, false, asked);
         }
     }
 
@@ -299,11 +311,12 @@ impl Evaluations {
     }
 
     /// The pod is counted natively. Returns whether it was not before.
-    pub fn note_native(&mut self, id: PodId) -> bool {
+    pub fn note_native(&mut self, id: PodId, namespace: NamespaceId) -> bool {
+        self.leave_line(id, namespace);
         self.open.get_mut(&id).is_some_and(|open| !std::mem::replace(&mut open.is_native, true))
     }
 
-    /// All pods that are asked about.
+    /// All pods that are asked about, but those in line: these run.
     pub fn open(&self) -> impl Iterator<Item = (PodId, NamespaceId)> {
         self.open.iter().map(|(id, open)| (*id, open.namespace))
     }
@@ -316,12 +329,12 @@ impl Evaluations {
 
     /// Whether the pod with this content is asked about.
     pub fn is_open(&self, id: PodId, hash: u128) -> bool {
-        self.open.contains_key(&id) && self.has_content(id, hash)
+        self.is_awaited(id) && self.has_content(id, hash)
     }
 
     /// Whether there is to be an answer about the pod.
     pub fn is_awaited(&self, id: PodId) -> bool {
-        self.open.contains_key(&id)
+        self.open.contains_key(&id) || self.is_in_line(id)
     }
 
     /// Whether what keeps the pod waiting is to be told.
@@ -330,13 +343,13 @@ impl Evaluations {
     }
 
     /// Whether the pod runs and has had no answer for a while.
-    pub fn is_overdue(&self, id: PodId) -> bool {
-        self.open.get(&id).is_some_and(Open::is_overdue)
+    pub fn is_overdue(&self, id: PodId, namespace: NamespaceId) -> bool {
+        self.open.get(&id).is_some_and(Open::is_overdue) || self.is_overdue_in_line(id, namespace)
     }
 
     /// The pod claims something else than before.
     pub fn note_moved(&mut self, id: PodId) {
-        if self.is_overdue(id) {
+        if self.open.get(&id).is_some_and(Open::is_overdue) || self.is_in_line(id) {
             self.moved.push(id);
         }
     }
@@ -386,4 +399,15 @@ impl Evaluations {
 fn halves(hash: u128) -> [u64; 2] {
     let [a, b, c, d, e, f, g, h, rest @ ..] = hash.to_be_bytes();
     [u64::from_be_bytes([a, b, c, d, e, f, g, h]), u64::from_be_bytes(rest)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Known;
+
+    /// A cluster has 150,000 of them.
+    #[test]
+    fn what_is_known_of_a_pod_is_small() {
+        assert_eq!(size_of::<Known>(), 56);
+    }
 }

@@ -36,9 +36,10 @@ impl Counts {
 }
 
 impl Known {
-    /// What was said by other evaluators says nothing of those of now.
+    /// What was said by other evaluators says nothing of those of now, and the pod stands in no line of theirs.
     pub fn uncount(&mut self) {
         (self.matched, self.wanted, self.counted) = (0, 0, Bits::default());
+        self.place = None;
     }
 }
 

@@ -22,9 +22,11 @@ impl Evaluations {
         // Those that are due and failed before, by the evaluators that are asked.
         let mut failing = BTreeMap::<u16, Vec<PodId>>::new();
         for Member { pod: id, selected, is_waiting } in members {
+            self.leave_line(id, namespace);
             let is_answered = matches!(self.of(id, selected), Evaluation::Current(_));
             if is_answered && (is_waiting || asks_running) {
-                let fresh = Open { is_again: true, ..Open::new(namespace, selected, is_waiting, now) };
+                let fresh =
+                    Open { is_again: true, ..Open::new(namespace, selected, is_waiting, now.mono_ms) };
                 self.open.entry(id).or_insert(fresh);
             }
             let is_read = self.is_read(id);
@@ -98,7 +100,8 @@ impl Evaluations {
             if let Some(known) = self.slot(id) {
                 known.is_current = false;
             }
-            let fresh = Open::new(namespace, selected, is_waiting, now);
+            self.leave_line(id, namespace);
+            let fresh = Open::new(namespace, selected, is_waiting, now.mono_ms);
             let open = self.open.entry(id).or_insert(fresh);
             (open.failure, open.awaits_round, open.is_again) = (Some(Arc::clone(&why.text)), true, false);
             self.end_pending(id);

@@ -244,7 +244,8 @@ impl Evaluations {
             // The turn may be that of a pod that is gone, whose handle is another one's, or of one that has its turn among
             // those of another set by now.
             let open = self.open.get_mut(&id).filter(|open| open.selected == set);
-            if open.is_some_and(|open| std::mem::replace(&mut open.has_turn, false)) {
+            let had_turn = open.is_some_and(|open| std::mem::take(&mut open.has_turn));
+            if had_turn || self.take_turn_in_line(id, set) {
                 return Some(id);
             }
         }

@@ -7,7 +7,7 @@ use sluice_index::NamespaceId;
 
 use super::lanes::{Class, Flight};
 use super::unready::Lack;
-use super::{Answered, Evaluation, Evaluations, Known, Open};
+use super::{Answered, Evaluation, Evaluations, Known, Last, Open};
 use crate::backoff::{backoff_ms, delay_ms};
 use crate::config::Moment;
 use crate::evaluators::{Again, Failed, Said};
@@ -16,18 +16,18 @@ use crate::evaluators::{Again, Failed, Said};
 const TOLD_MS: u64 = 2_000;
 /// So long a pod that runs keeps its namespace paused (milliseconds), and only then is told of if it does not fail: after a
 /// start all pods of a cluster stand in line, and what is to be told of each takes memory.
-const PAUSED_MS: u64 = 30_000;
+pub(super) const PAUSED_MS: u64 = 30_000;
 /// Of a pod that is not asked about again before something has changed.
 pub(super) const NEVER: u64 = u64::MAX;
 /// After the first failure a pod is asked about again after so long (milliseconds).
 pub(super) const RETRY_MS: u64 = 1_000;
 
 impl Open {
-    pub(super) const fn new(namespace: NamespaceId, selected: u16, is_waiting: bool, now: Moment) -> Self {
+    pub(super) const fn new(namespace: NamespaceId, selected: u16, is_waiting: bool, since_ms: u64) -> Self {
         Self {
             namespace,
             selected,
-            since_ms: now.mono_ms,
+            since_ms,
             is_waiting,
             serial: None,
             has_turn: false,
@@ -60,12 +60,12 @@ impl Evaluations {
         is_waiting: bool,
         now: Moment,
     ) {
-        if let Some(known) = self.slot(id) {
-            known.wanted = selected;
-        }
         let is_again = self.open.get(&id).is_some_and(|open| open.is_again && open.selected == selected);
         if !is_again && matches!(self.of(id, selected), Evaluation::Current(_)) {
-            self.close(id);
+            if let Some(known) = self.slot(id) {
+                known.wanted = selected;
+            }
+            self.close(id, namespace);
             return;
         }
         let revision = self.revision;
@@ -73,7 +73,15 @@ impl Evaluations {
             known.answered == revision && known.asked == selected && known.last.is_some()
         });
         let (is_known, is_in_rounds) = (self.is_read(id), self.is_in_rounds(selected));
-        let fresh = Open::new(namespace, selected, is_waiting, now);
+        if !is_waiting && !is_in_rounds && !self.open.contains_key(&id) {
+            self.stand_in_line(id, (namespace, selected), is_answered, now);
+            return;
+        }
+        self.leave_line(id, namespace);
+        if let Some(known) = self.slot(id) {
+            known.wanted = selected;
+        }
+        let fresh = Open::new(namespace, selected, is_waiting, now.mono_ms);
         let open = self.open.entry(id).or_insert(fresh);
         if open.is_told && open.is_waiting != is_waiting {
             self.moved.push(id);
@@ -142,15 +150,16 @@ impl Evaluations {
     }
 
     /// The pod is not asked about any more.
-    pub fn leave(&mut self, id: PodId) {
+    pub fn leave(&mut self, id: PodId, namespace: NamespaceId) {
         if let Some(known) = self.known.get_mut(id.0 as usize) {
             known.wanted = 0;
         }
-        self.close(id);
+        self.close(id, namespace);
     }
 
     /// The pod is not asked about, for now or any more.
-    pub fn close(&mut self, id: PodId) {
+    pub fn close(&mut self, id: PodId, namespace: NamespaceId) {
+        self.drop_from_line(id, namespace);
         self.note_moved(id);
         let closed = self.open.remove(&id);
         self.count(id);
@@ -172,21 +181,22 @@ impl Evaluations {
         self.note_lack(namespace, before, after);
     }
 
-    fn note_lack(&mut self, namespace: NamespaceId, before: Lack, after: Lack) {
+    pub(super) fn note_lack(&mut self, namespace: NamespaceId, before: Lack, after: Lack) {
         if self.unready.replace(namespace, before, after) {
             self.ended.push(namespace);
         }
     }
 
-    pub fn forget(&mut self, id: PodId) {
-        self.leave(id);
+    pub fn forget(&mut self, id: PodId, namespace: NamespaceId) {
+        self.leave(id, namespace);
         if let Some(known) = self.known.get_mut(id.0 as usize) {
             *known = Known::default();
         }
     }
 
     /// The question about the pod to these evaluators is sent: its hash and the serial; `None` if there is nothing to ask.
-    pub fn begin(&mut self, id: PodId, selected: u16) -> Option<(u128, u64)> {
+    pub fn begin(&mut self, id: PodId, namespace: NamespaceId, selected: u16) -> Option<(u128, u64)> {
+        self.leave_line(id, namespace);
         let is_read = |it: &&Known| it.read == self.revision && !it.is_stale;
         let open = self.open.get_mut(&id).filter(|open| open.serial.is_none())?;
         if open.selected != selected {
@@ -235,8 +245,9 @@ impl Evaluations {
             Ok(Said { price, matched, retains }) => {
                 let (price, revision) = (self.share(price), self.revision);
                 if let Some(known) = self.slot(id) {
-                    (known.last, known.answered, known.is_current) = (Some(price), revision, true);
-                    (known.asked, known.matched, known.retains) = (selected, matched, retains);
+                    known.last = Some(Last { price, retains });
+                    (known.answered, known.is_current) = (revision, true);
+                    (known.asked, known.matched) = (selected, matched);
                 }
                 // It stays open as long as its content is not known.
                 self.ask(id, (namespace, selected), is_waiting, now);
@@ -293,7 +304,7 @@ impl Evaluations {
     /// Of the monotonic clock (milliseconds).
     pub fn next_due_ms(&self) -> Option<u64> {
         let native = self.config().and_then(|config| self.broken.next_due_ms(config, self.native));
-        let later = [self.later.next(), self.rounds.next_due_ms(), native];
+        let later = [self.later.next(), self.line.next_due_ms(), self.rounds.next_due_ms(), native];
         later.into_iter().flatten().min()
     }
 

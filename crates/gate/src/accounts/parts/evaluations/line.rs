@@ -1,0 +1,216 @@
+//! Pods that run and stand in line to be asked about.
+//!
+//! After a start those are all pods of a cluster. So there is no [`Open`] of such a pod and no timer: a few bits of what is
+//! [`Known`](super::Known) of it say how it stands, and when it has stood too long is a matter of its namespace.
+
+use std::collections::HashMap;
+
+use sluice_engine::{PodId, Timers};
+use sluice_index::NamespaceId;
+
+use super::lanes::Class;
+use super::questions::PAUSED_MS;
+use super::unready::Lack;
+use super::{Evaluations, Known, Open};
+use crate::config::Moment;
+
+/// How a pod stands in line. There is nothing else to know of it: it runs, is asked about outside of rounds, and has not
+/// failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// It has a turn; else its content is not known.
+    has_turn: bool,
+    /// It has no answer by this configuration.
+    is_unanswered: bool,
+}
+
+impl Place {
+    const fn lack(self, is_overdue: bool) -> Lack {
+        Lack { is_pending: self.is_unanswered && !is_overdue, is_unanswered: self.is_unanswered }
+    }
+}
+
+/// The pods of a namespace that stand in line.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    pods: usize,
+    /// Since when some have without a break (milliseconds).
+    since_ms: u64,
+    /// That was so long ago that all of them are told of, and keep their namespace paused no more.
+    are_overdue: bool,
+}
+
+/// Invariant: each namespace with pods that stand in line has its number of them, and a timer until they are overdue.
+#[derive(Debug, Default)]
+pub struct Line {
+    namespaces: HashMap<NamespaceId, Standing>,
+    /// When those of a namespace are overdue (milliseconds).
+    due: Timers<NamespaceId>,
+}
+
+impl Line {
+    fn enter(&mut self, namespace: NamespaceId, now_ms: u64) {
+        let due = &mut self.due;
+        let standing = self.namespaces.entry(namespace).or_insert_with(|| {
+            due.set(namespace, now_ms + PAUSED_MS);
+            Standing { pods: 0, since_ms: now_ms, are_overdue: false }
+        });
+        standing.pods += 1;
+    }
+
+    /// Returns how those of the namespace stood until then.
+    fn leave(&mut self, namespace: NamespaceId) -> Option<Standing> {
+        let standing = self.namespaces.get_mut(&namespace)?;
+        let before = *standing;
+        standing.pods = standing.pods.saturating_sub(1);
+        if standing.pods == 0 {
+            self.namespaces.remove(&namespace);
+            self.due.cancel(&namespace);
+        }
+        Some(before)
+    }
+
+    fn are_overdue(&self, namespace: NamespaceId) -> bool {
+        self.namespaces.get(&namespace).is_some_and(|standing| standing.are_overdue)
+    }
+
+    /// When those of a namespace are overdue next (milliseconds).
+    pub fn next_due_ms(&self) -> Option<u64> {
+        self.due.next()
+    }
+}
+
+impl Evaluations {
+    /// Whether the pod stands in line.
+    pub(super) fn is_in_line(&self, id: PodId) -> bool {
+        self.get(id).is_some_and(|known| known.place.is_some())
+    }
+
+    /// The pod stands in line to be asked about by these evaluators.
+    pub(super) fn stand_in_line(
+        &mut self,
+        id: PodId,
+        (namespace, selected): (NamespaceId, u16),
+        is_answered: bool,
+        now: Moment,
+    ) {
+        let is_known = self.is_read(id);
+        let Some(known) = self.slot(id) else { return };
+        let before = known.place;
+        // A turn is one among those of the same evaluators.
+        let had_turn = before.is_some_and(|place| place.has_turn) && known.wanted == selected;
+        let was_unanswered = before.is_some_and(|place| place.is_unanswered);
+        let after = Place { has_turn: had_turn || is_known, is_unanswered: was_unanswered || !is_answered };
+        (known.place, known.wanted) = (Some(after), selected);
+        if before.is_none() {
+            self.line.enter(namespace, now.mono_ms);
+        }
+        let is_overdue = self.line.are_overdue(namespace);
+        let before = before.map(|place| place.lack(is_overdue)).unwrap_or_default();
+        self.unready.replace(namespace, before, after.lack(is_overdue));
+        if is_overdue {
+            self.moved.push(id);
+        }
+        if after.has_turn && !had_turn {
+            self.lanes.push(selected, Class::Running, namespace, id);
+        }
+        self.count(id);
+    }
+
+    /// The pod has its turn. Returns whether it stood in line for these evaluators.
+    pub(super) fn take_turn_in_line(&mut self, id: PodId, selected: u16) -> bool {
+        let known = self.known.get_mut(id.0 as usize).filter(|known| known.wanted == selected);
+        let place = known.and_then(|known| known.place.as_mut());
+        place.is_some_and(|place| std::mem::take(&mut place.has_turn))
+    }
+
+    /// If the pod stands in line, more is to be known of it from now on.
+    pub fn leave_line(&mut self, id: PodId, namespace: NamespaceId) {
+        let Some(known) = self.known.get_mut(id.0 as usize) else { return };
+        let (Some(place), selected) = (known.place.take(), known.wanted) else { return };
+        let Some(Standing { since_ms, are_overdue, .. }) = self.line.leave(namespace) else { return };
+        let open = Open {
+            has_turn: place.has_turn,
+            lack: place.lack(are_overdue),
+            is_told: are_overdue,
+            has_expired: are_overdue,
+            ..Open::new(namespace, selected, false, since_ms)
+        };
+        self.open.insert(id, open);
+        self.arm(id);
+    }
+
+    /// The pod is not asked about.
+    pub(super) fn drop_from_line(&mut self, id: PodId, namespace: NamespaceId) {
+        let known = self.known.get_mut(id.0 as usize);
+        let Some(place) = known.and_then(|known| known.place.take()) else { return };
+        let are_overdue = self.line.leave(namespace).is_some_and(|standing| standing.are_overdue);
+        if are_overdue {
+            self.moved.push(id);
+        }
+        self.note_lack(namespace, place.lack(are_overdue), Lack::default());
+    }
+
+    /// Whether the pod has stood in line for long, with others of its namespace.
+    pub(super) fn is_overdue_in_line(&self, id: PodId, namespace: NamespaceId) -> bool {
+        self.is_in_line(id) && self.line.are_overdue(namespace)
+    }
+
+    /// All of which that is so, and perhaps others.
+    pub(super) fn overdue_in_line(&self) -> impl Iterator<Item = PodId> {
+        let is_any = self.line.namespaces.values().any(|standing| standing.are_overdue);
+        let stands = move |(known, at): (&Known, u32)| (is_any && known.place.is_some()).then_some(PodId(at));
+        self.known.iter().zip(0..).filter_map(stands)
+    }
+
+    /// A namespace whose pods [are overdue](Self::note_overdue) from now on.
+    pub fn next_overdue(&mut self, now: Moment) -> Option<NamespaceId> {
+        self.line.due.pop_due(now.mono_ms)
+    }
+
+    /// Those of the namespace that stand in line are overdue.
+    pub fn note_overdue(&mut self, namespace: NamespaceId, pods: &[PodId]) {
+        if let Some(standing) = self.line.namespaces.get_mut(&namespace) {
+            standing.are_overdue = true;
+        }
+        for id in pods {
+            let Some(place) = self.get(*id).and_then(|known| known.place) else { continue };
+            self.note_lack(namespace, place.lack(false), place.lack(true));
+            self.moved.push(*id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_engine::{PodId, ShareId};
+    use sluice_index::NamespaceId;
+
+    use crate::accounts::parts::evaluations::Evaluations;
+    use crate::config::Moment;
+    use crate::evaluators::{Content, Price, Said};
+    use crate::tests::evaluator::config;
+
+    /// Memory and timers of a start are those of what is in flight, not those of all pods.
+    #[test]
+    fn a_pod_in_line_has_no_entry_and_no_timer_of_its_own() {
+        let mut evaluations = Evaluations::default();
+        let revision = evaluations.configure(Some(config()));
+        let (namespace, now) = (NamespaceId::of_share(ShareId(0)), Moment { mono_ms: 1, unix_ms: 1 });
+        for id in (0..1_000).map(PodId) {
+            evaluations.see(id, Some(Content { hash: 7, selected_by: 1, revision }));
+            evaluations.ask(id, (namespace, 1), false, now);
+        }
+        assert_eq!((evaluations.open.len(), evaluations.later.next()), (0, None));
+        assert!(evaluations.is_pending(namespace) && evaluations.is_awaited(PodId(999)));
+        let mut asked = 0;
+        while let Some(id) = evaluations.next(16) {
+            let Some((hash, serial)) = evaluations.begin(id, namespace, 1) else { panic!("{id:?}") };
+            asked += 1;
+            assert_eq!(evaluations.open.len(), 1);
+            evaluations.answered(serial, hash, Ok(Said::from(Price::NoMatch)), now);
+        }
+        assert_eq!((asked, evaluations.open.len(), evaluations.line.next_due_ms()), (1_000, 0, None));
+        assert_eq!((evaluations.is_pending(namespace), evaluations.without_answer()), (false, (0, 0)));
+    }
+}
