@@ -5,6 +5,7 @@ mod counts;
 mod in_rounds;
 pub mod lanes;
 mod line;
+mod open;
 mod questions;
 pub mod rounds;
 mod safeguards;
@@ -21,9 +22,10 @@ use broken::Broken;
 use counts::Counts;
 use lanes::{AtOnce, Lanes};
 use line::{Line, Place};
+use open::Open;
 use questions::NEVER;
 use rounds::Rounds;
-use unready::{Lack, Unready};
+use unready::Unready;
 
 /// The last answer about a pod.
 #[derive(Clone, Debug)]
@@ -62,39 +64,6 @@ struct Known {
     place: Option<Place>,
 }
 
-/// A pod without an answer for its content that does not just stand [in line](line).
-#[derive(Debug)]
-struct Open {
-    namespace: NamespaceId,
-    /// The evaluators that are asked.
-    selected: u16,
-    since_ms: u64,
-    is_waiting: bool,
-    /// The question that is in flight.
-    serial: Option<u64>,
-    has_turn: bool,
-    failures: u32,
-    failure: Option<Arc<str>>,
-    /// The one that has no answer, a bit for each evaluator.
-    failed_by: u16,
-    /// Not to be asked about before (milliseconds); `NEVER`: before something has changed.
-    retry_ms: u64,
-    is_told: bool,
-    has_expired: bool,
-    lack: Lack,
-    is_native: bool,
-    /// There is an answer about its content, and it is asked about again because other pods have changed.
-    is_again: bool,
-    /// It is asked about in the next round of its namespace.
-    awaits_round: bool,
-}
-
-impl Open {
-    const fn is_overdue(&self) -> bool {
-        self.is_told && !self.is_waiting
-    }
-}
-
 /// What is to be charged of a pod by what evaluators say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evaluation<'e> {
@@ -117,8 +86,8 @@ pub enum Answered {
     Failed,
 }
 
-/// Invariant: a pod whose content has no answer and that is asked about is open, or else it stands in line; an open one is in
-/// flight, has a turn, is to be looked at later, or its content is not known. `unready` is the sum of what both lack.
+/// Invariant: a pod whose content has no answer and that is asked about is open, or else it stands in line; an open one is
+/// in flight, has a turn, is to be looked at later, or its content is not known. `unready` is the sum of what both lack.
 #[derive(Debug, Default)]
 pub struct Evaluations {
     config: Option<Arc<EvaluatorsConfig>>,

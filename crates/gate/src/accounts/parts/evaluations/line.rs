@@ -1,7 +1,8 @@
 //! Pods that run and stand in line to be asked about.
 //!
-//! After a start those are all pods of a cluster. So there is no [`Open`] of such a pod and no timer: a few bits of what is
-//! [`Known`](super::Known) of it say how it stands, and when it has stood too long is a matter of its namespace.
+//! After a start those are all pods of a cluster. So there is no [`Open`](super::open) of such a pod and no timer: a few
+//! bits of what is [`Known`](super::Known) of it say how it stands, and when it has stood too long is a matter of its
+//! namespace.
 
 use std::collections::HashMap;
 
@@ -9,9 +10,9 @@ use sluice_engine::{PodId, Timers};
 use sluice_index::NamespaceId;
 
 use super::lanes::Class;
-use super::questions::PAUSED_MS;
+use super::open::{Open, PAUSED_MS};
 use super::unready::Lack;
-use super::{Evaluations, Known, Open};
+use super::{Evaluations, Known};
 use crate::config::Moment;
 
 /// How a pod stands in line. There is nothing else to know of it: it runs, is asked about outside of rounds, and has not

@@ -6,50 +6,17 @@ use sluice_engine::PodId;
 use sluice_index::NamespaceId;
 
 use super::lanes::{Class, Flight};
+use super::open::PAUSED_MS;
 use super::unready::Lack;
 use super::{Answered, Evaluation, Evaluations, Known, Last, Open};
 use crate::backoff::{backoff_ms, delay_ms};
 use crate::config::Moment;
 use crate::evaluators::{Again, Failed, Said};
 
-/// A pod that has no answer is told of after so long (milliseconds), where it waits or fails.
-const TOLD_MS: u64 = 2_000;
-/// So long a pod that runs keeps its namespace paused (milliseconds), and only then is told of if it does not fail: after a
-/// start all pods of a cluster stand in line, and what is to be told of each takes memory.
-pub(super) const PAUSED_MS: u64 = 30_000;
 /// Of a pod that is not asked about again before something has changed.
 pub(super) const NEVER: u64 = u64::MAX;
 /// After the first failure a pod is asked about again after so long (milliseconds).
 pub(super) const RETRY_MS: u64 = 1_000;
-
-impl Open {
-    pub(super) const fn new(namespace: NamespaceId, selected: u16, is_waiting: bool, since_ms: u64) -> Self {
-        Self {
-            namespace,
-            selected,
-            since_ms,
-            is_waiting,
-            serial: None,
-            has_turn: false,
-            failures: 0,
-            failure: None,
-            failed_by: 0,
-            retry_ms: 0,
-            is_told: false,
-            has_expired: false,
-            lack: Lack { is_pending: false, is_unanswered: false },
-            is_native: false,
-            is_again: false,
-            awaits_round: false,
-        }
-    }
-
-    /// When the pod is to be told of, if it was not.
-    fn told_ms(&self) -> Option<u64> {
-        let after = if self.is_waiting || self.failure.is_some() { TOLD_MS } else { PAUSED_MS };
-        (!self.is_told && !self.is_again).then_some(self.since_ms + after)
-    }
-}
 
 impl Evaluations {
     /// The content of the pod has to have an answer of the `selected` evaluators.
