@@ -68,8 +68,9 @@ impl Gate {
         let mut events = JoinSet::new();
         let audits = audit_for_ever(&self);
         tokio::pin!(audits);
+        // Whether the leader before gave the lease back when it had nothing under way.
         let (mut led, mut is_given) = (false, false);
-        // Evaluators are asked meanwhile, as in each process that does not lead.
+        // This loop goes on meanwhile, so that evaluators are asked, as in each process that does not lead.
         let mut catching_up: Fuse<BoxFuture<'_, bool>> = Fuse::terminated();
         let mut resigns_until = None;
         loop {
@@ -87,7 +88,7 @@ impl Gate {
                 () = self.news.notified() => {}
                 () = self.until(due) => {}
                 changed = leadership.changed() => if changed.is_err() { break },
-                is_all_seen = &mut catching_up, if resigns_until.is_none() => {
+                is_all_seen = &mut catching_up, if resigns_until.is_none() && leadership.borrow().is_leading() => {
                     led = true;
                     let is_handed_over = is_given && is_all_seen;
                     let lead = if is_handed_over { State::lead_after_handover } else { State::lead };

@@ -287,13 +287,19 @@ impl Accounts {
 
     /// What the condition `Evaluated` of a quota says; `None`: there is an answer about each pod.
     pub fn unevaluated_told(&self, cluster: &Cluster, id: QuotaId) -> Option<String> {
-        let (pods, first) = self.unevaluated.of(id)?;
+        let pods = self.unevaluated.of(id)?;
+        // One may be gone already, and its handle another pod's.
+        let is_one = |it: &&PodId| {
+            cluster.pods.get(**it).is_some_and(|record| self.evaluations.is_overdue(**it, record.namespace))
+        };
+        let name = pods.iter().find(is_one).and_then(|it| cluster.full_name(*it)).unwrap_or_default();
         let is_of_cluster = cluster.quotas.get(id)?.cluster().is_some();
-        let name = cluster.full_name(first)?;
-        let first = name.split_once('/').filter(|_| !is_of_cluster).map_or(&*name, |(_, name)| name);
-        let pods = match pods {
-            1 => format!("1 pod that runs ({first}) has"),
-            _ => format!("{pods} pods that run ({first} is one) have"),
+        let name = name.split_once('/').filter(|_| !is_of_cluster).map_or(&*name, |(_, name)| name);
+        let pods = match (pods.len(), name) {
+            (1, "") => "1 pod that runs has".to_owned(),
+            (count, "") => format!("{count} pods that run have"),
+            (1, name) => format!("1 pod that runs ({name}) has"),
+            (count, name) => format!("{count} pods that run ({name} is one) have"),
         };
         Some(format!(
             "{pods} no answer of evaluators: charged is what was answered last, or else what Kubernetes counts"

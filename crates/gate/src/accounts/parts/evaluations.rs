@@ -285,7 +285,7 @@ impl Evaluations {
         self.open.get_mut(&id).is_some_and(|open| !std::mem::replace(&mut open.is_native, true))
     }
 
-    /// All pods that are asked about, but those in line: these run.
+    /// All pods that wait and are asked about, and some that run.
     pub fn open(&self) -> impl Iterator<Item = (PodId, NamespaceId)> {
         self.open.iter().map(|(id, open)| (*id, open.namespace))
     }
@@ -318,6 +318,7 @@ impl Evaluations {
 
     /// The pod claims something else than before.
     pub fn note_moved(&mut self, id: PodId) {
+        // Whether those in line are overdue is a matter of their namespaces.
         if self.open.get(&id).is_some_and(Open::is_overdue) || self.is_in_line(id) {
             self.moved.push(id);
         }

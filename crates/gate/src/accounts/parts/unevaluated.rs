@@ -42,9 +42,8 @@ impl Unevaluated {
         changed
     }
 
-    /// How many there are of a quota, and the first of them by its handle.
-    pub fn of(&self, quota: QuotaId) -> Option<(usize, PodId)> {
-        let pods = self.by_quota.get(&quota)?;
-        Some((pods.len(), *pods.first()?))
+    /// Those of a quota, if there are any.
+    pub fn of(&self, quota: QuotaId) -> Option<&BTreeSet<PodId>> {
+        self.by_quota.get(&quota)
     }
 }

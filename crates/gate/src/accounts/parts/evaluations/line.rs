@@ -35,9 +35,9 @@ impl Place {
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     pods: usize,
-    /// Since when some have without a break (milliseconds).
+    /// Since when there have been some at each moment (milliseconds).
     since_ms: u64,
-    /// That was so long ago that all of them are told of, and keep their namespace paused no more.
+    /// That was so long ago that each of them is told of, and keeps its namespace paused no more.
     are_overdue: bool,
 }
 
@@ -87,6 +87,21 @@ impl Evaluations {
         self.get(id).is_some_and(|known| known.place.is_some())
     }
 
+    /// Whether the time of the line counts for the pod. It does not for one of which other evaluators than before are to say
+    /// something, or that comes when the others are overdue: such a pod keeps its namespace paused for its own time.
+    pub(super) fn fits_in_line(
+        &self,
+        id: PodId,
+        (namespace, selected): (NamespaceId, u16),
+        is_answered: bool,
+    ) -> bool {
+        match self.get(id).filter(|known| known.place.is_some()) {
+            // Until it is read a pod is one of all evaluators, and then of some of them.
+            Some(known) => selected & !known.wanted == 0,
+            None => is_answered || !self.line.are_overdue(namespace),
+        }
+    }
+
     /// The pod stands in line to be asked about by these evaluators.
     pub(super) fn stand_in_line(
         &mut self,
@@ -100,6 +115,7 @@ impl Evaluations {
         let before = known.place;
         // A turn is one among those of the same evaluators.
         let had_turn = before.is_some_and(|place| place.has_turn) && known.wanted == selected;
+        // One without an answer lacks it until it leaves the line.
         let was_unanswered = before.is_some_and(|place| place.is_unanswered);
         let after = Place { has_turn: had_turn || is_known, is_unanswered: was_unanswered || !is_answered };
         (known.place, known.wanted) = (Some(after), selected);
@@ -125,8 +141,8 @@ impl Evaluations {
         place.is_some_and(|place| std::mem::take(&mut place.has_turn))
     }
 
-    /// If the pod stands in line, more is to be known of it from now on.
-    pub fn leave_line(&mut self, id: PodId, namespace: NamespaceId) {
+    /// If the pod stands in line, it is open from now on, since its namespace has stood in line.
+    pub(super) fn leave_line(&mut self, id: PodId, namespace: NamespaceId) {
         let Some(known) = self.known.get_mut(id.0 as usize) else { return };
         let (Some(place), selected) = (known.place.take(), known.wanted) else { return };
         let Some(Standing { since_ms, are_overdue, .. }) = self.line.leave(namespace) else { return };
@@ -164,7 +180,7 @@ impl Evaluations {
         self.known.iter().zip(0..).filter_map(stands)
     }
 
-    /// A namespace whose pods [are overdue](Self::note_overdue) from now on.
+    /// Takes a namespace whose pods have stood in line for too long: they are [to be noted](Self::note_overdue).
     pub fn next_overdue(&mut self, now: Moment) -> Option<NamespaceId> {
         self.line.due.pop_due(now.mono_ms)
     }
@@ -213,5 +229,40 @@ mod tests {
         }
         assert_eq!((asked, evaluations.open.len(), evaluations.line.next_due_ms()), (1_000, 0, None));
         assert_eq!((evaluations.is_pending(namespace), evaluations.without_answer()), (false, (0, 0)));
+    }
+
+    /// Others select the namespace by now, or the pod is new there.
+    #[test]
+    fn the_time_of_an_overdue_line_is_not_that_of_a_new_question() {
+        let at = |mono_ms| Moment { mono_ms, unix_ms: 1 };
+        let (namespace, silent, relabelled, new) =
+            (NamespaceId::of_share(ShareId(0)), PodId(0), PodId(1), PodId(2));
+        let begin = || {
+            let mut evaluations = Evaluations::default();
+            let revision = evaluations.configure(Some(config()));
+            for id in [silent, relabelled, new] {
+                evaluations.see(id, Some(Content { hash: 7, selected_by: 3, revision }));
+            }
+            for id in [silent, relabelled] {
+                evaluations.ask(id, (namespace, 1), false, at(1));
+            }
+            assert_eq!(
+                (evaluations.next_overdue(at(30_000)), evaluations.is_pending(namespace)),
+                (None, true)
+            );
+            assert_eq!(evaluations.next_overdue(at(30_001)), Some(namespace));
+            evaluations.note_overdue(namespace, &[silent, relabelled]);
+            assert!(!evaluations.is_pending(namespace) && evaluations.is_overdue(silent, namespace));
+            evaluations
+        };
+        for (id, selected) in [(relabelled, 3), (new, 1)] {
+            let mut evaluations = begin();
+            evaluations.ask(id, (namespace, selected), false, at(31_000));
+            assert!(evaluations.is_pending(namespace), "{id:?}");
+            evaluations.pass_time(at(60_999));
+            assert!(evaluations.is_pending(namespace), "{id:?}");
+            evaluations.pass_time(at(61_000));
+            assert!(!evaluations.is_pending(namespace), "{id:?}");
+        }
     }
 }

@@ -40,7 +40,8 @@ impl Evaluations {
             known.answered == revision && known.asked == selected && known.last.is_some()
         });
         let (is_known, is_in_rounds) = (self.is_read(id), self.is_in_rounds(selected));
-        if !is_waiting && !is_in_rounds && !self.open.contains_key(&id) {
+        let may_stand = !is_waiting && !is_in_rounds && !self.open.contains_key(&id);
+        if may_stand && self.fits_in_line(id, (namespace, selected), is_answered) {
             self.stand_in_line(id, (namespace, selected), is_answered, now);
             return;
         }
@@ -135,7 +136,7 @@ impl Evaluations {
         self.later.cancel(&id);
         self.note_lack(open.namespace, open.lack, Lack::default());
         if self.open.len() < self.open.capacity() / 8 {
-            // After a start, when each pod of the cluster was open, there is room for all of them.
+            // Where pods are asked about in rounds each pod of the cluster is open after a start, and there is room for all.
             self.open.shrink_to(self.open.len() * 2);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use sluice_index::NamespaceId;
 
-/// What an open pod without gates is counted as.
+/// What a pod without gates that is asked about is counted as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lack {
     /// It has no answer by this configuration, is not known to fail, and has not kept its namespace paused for too long.
