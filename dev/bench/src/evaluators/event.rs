@@ -85,13 +85,13 @@ fn read_rule() -> anyhow::Result<RuleEvaluator> {
     Ok(rule)
 }
 
-fn config(asker: Arc<dyn AskEvaluators>) -> Arc<EvaluatorsConfig> {
+pub(super) fn config(asker: Arc<dyn AskEvaluators>) -> Arc<EvaluatorsConfig> {
     let evaluators = vec![("bench".into(), Selection::default())];
     Arc::new(EvaluatorsConfig { evaluators, idle: 0, may_fail: 0, in_rounds: 0, other_pods: None, asker })
 }
 
 /// A sidecar whose questions the bench answers.
-struct Constant;
+pub(super) struct Constant;
 
 impl AskEvaluators for Constant {
     fn ask(&self, question: EvaluatorQuestion) -> BoxFuture<'static, Result<Said, Failed>> {

@@ -2,8 +2,10 @@
 //! cluster without a control plane, then releases on a real one.
 
 mod answers;
+mod changed;
 mod dead;
 mod event;
+mod kept;
 mod large;
 mod releases;
 mod sidecar;
@@ -23,7 +25,9 @@ pub async fn run(run: &Run) -> anyhow::Result<()> {
     let mut file = json!({});
     part(&mut file, "answers", answers::measure(run).await?);
     part(&mut file, "events", event::measure(run)?);
+    part(&mut file, "kept", kept::measure(run)?);
     part(&mut file, "large", large::measure(run).await?);
+    part(&mut file, "changed", changed::measure(run).await?);
     say("evaluators: starting a control plane");
     let mut site = Site::start().await?;
     part(&mut file, "server", site.server_constants().await?);
@@ -64,7 +68,7 @@ fn print(file: &Value) -> anyhow::Result<()> {
     )
 }
 
-const LINES: [Judged; 25] = [
+const LINES: [Judged; 27] = [
     (
         "sidecar, other pods not sent, one namespace: releases beside without",
         "waiting/0/ratio",
@@ -91,6 +95,8 @@ const LINES: [Judged; 25] = [
     ("after the lists, s", "large/answered_after_lists_s", None),
     ("first waiting pod released after the lists, s", "large/first_release_s", Some(AtMost(1.0))),
     ("state locked, the longest p99, ms", "large/lock_p99_ms", Some(AtMost(2.0))),
+    ("a changed rule: until it is enforced everywhere, s", "changed/enforced_s", Some(AtMost(30.0))),
+    ("a quota stands still for it at most, s", "changed/paused_s", Some(AtMost(1.0))),
     ("sidecar that is not there: added CPU seconds per second", "dead/added_cpu_share", Some(AtMost(0.01))),
     ("with it", "dead/cpu_share", None),
     ("a held pod is told after, s", "dead/told_after_s", Some(AtMost(3.0))),

@@ -1,4 +1,4 @@
-//! A gate with a namespace of pods that run, beside an API server and evaluators that do all it asks for at once.
+//! A gate with namespaces of pods that run, beside an API server and evaluators that do all it asks for at once.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,24 +26,40 @@ pub(super) struct World {
     began: Instant,
     template: Template,
     text: String,
+    namespaces: u64,
     pods: u64,
     made: u64,
     version: u64,
 }
 
 impl World {
-    /// All pods are charged, and what is charged is recorded.
+    /// A namespace in which all pods are charged, and what is charged is recorded.
     pub(super) fn new(pods: u64, config: Option<Arc<EvaluatorsConfig>>) -> anyhow::Result<Self> {
+        let mut world = Self::listed(1, pods, config)?;
+        world.settle_all()?;
+        Ok(world)
+    }
+
+    /// All pods are seen, and nothing is asked or done yet.
+    pub(super) fn listed(
+        namespaces: u64,
+        pods: u64,
+        config: Option<Arc<EvaluatorsConfig>>,
+    ) -> anyhow::Result<Self> {
         let config_of_gate = GateConfig::new(names::GATE, ChargeRules::for_minor(36));
         let gate = Gate::new(config_of_gate, &[], GateMetrics::default(), watches(), Arc::default());
         let (began, template, text) = (Instant::now(), Template::new(), String::new());
-        let mut world = Self { gate, began, template, text, pods, made: 0, version: 2 };
+        let mut world = Self { gate, began, template, text, namespaces, pods, made: 0, version: 2 };
         world.gate.evaluate_by(config);
         world.gate.on_namespaces(&Event::Init);
-        world.gate.on_namespaces(&Event::InitApply(from_json(cluster_json::namespace(0, 1))));
+        for number in 0..namespaces {
+            world.gate.on_namespaces(&Event::InitApply(from_json(cluster_json::namespace(number, 1))));
+        }
         world.gate.on_namespaces(&Event::InitDone);
         world.gate.on_quotas(&Event::Init);
-        world.gate.on_quotas(&Event::InitApply(from_json(quota(2, &Value::Null))));
+        for number in 0..namespaces {
+            world.gate.on_quotas(&Event::InitApply(from_json(quota(number, 2, &Value::Null))));
+        }
         world.gate.on_quotas(&Event::InitDone);
         world.gate.on_pods_with_text(&Event::Init, None);
         for number in 0..pods {
@@ -53,15 +69,20 @@ impl World {
         world.gate.on_pods_with_text(&Event::InitDone, None);
         let now = world.now();
         world.gate.state().lock().lead(now);
+        Ok(world)
+    }
+
+    /// Does all that the gate asks for, until it asks for nothing.
+    pub(super) fn settle_all(&mut self) -> anyhow::Result<()> {
         for _ in 0..ROUNDS {
-            let now = world.now();
-            if world.gate.state().lock().next_due_ms(now) != Some(0) {
-                return Ok(world);
+            let now = self.now();
+            if self.gate.state().lock().next_due_ms(now) != Some(0) {
+                return Ok(());
             }
-            let actions = world.plan();
-            world.settle(actions);
+            let actions = self.plan();
+            self.settle(actions);
         }
-        anyhow::bail!("the gate goes on deciding about {pods} pods")
+        anyhow::bail!("the gate goes on deciding about {} pods", self.pods)
     }
 
     /// A pod of the namespace changes; how long that took, in microseconds.
@@ -87,9 +108,10 @@ impl World {
     fn write(&mut self, number: u64) -> anyhow::Result<PodWire> {
         self.version += 1;
         let (version, shape) = (self.version, self.version % SHAPES);
+        let namespace = number * self.namespaces / self.pods.max(1);
         self.text.clear();
         self.template
-            .write(Facts { number, namespace: 0, version, shape, stage: Stage::Running }, &mut self.text);
+            .write(Facts { number, namespace, version, shape, stage: Stage::Running }, &mut self.text);
         serde_json::from_str(&self.text).context("reading a pod")
     }
 
@@ -107,7 +129,8 @@ impl World {
             let outcome = match action {
                 Action::Record(record) => {
                     self.version += 1;
-                    let object: ArqWire = from_json(quota(self.version, &status(&record)));
+                    let object: ArqWire =
+                        from_json(quota(namespace_of(&record), self.version, &status(&record)));
                     Outcome::Recorded(record.quota, record.uid, Answer::Done(RecordedObject::Quota(object)))
                 }
                 Action::Evaluate(question) => Outcome::Evaluated {
@@ -121,7 +144,7 @@ impl World {
                 Action::CatchUpClusterQuotas => Outcome::ClusterQuotasCaughtUp,
                 Action::ListTargets => Outcome::TargetsListed,
                 Action::ListQuotas(asked) => {
-                    let quota = from_json(quota(self.version, &Value::Null));
+                    let quota = from_json(quota(0, self.version, &Value::Null));
                     Outcome::Listed(asked.into_iter().map(|(id, _)| id).collect(), Answer::Done(vec![quota]))
                 }
                 Action::WriteEvent(event) => Outcome::EventWritten(event, true),
@@ -149,11 +172,17 @@ fn watches() -> GateWatches {
     }
 }
 
+/// The number of the quota's namespace.
+fn namespace_of(record: &Record) -> u64 {
+    let name = record.name.namespace();
+    name.split('-').nth(1).and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
 /// With room for all.
-fn quota(version: u64, status: &Value) -> Value {
+fn quota(namespace: u64, version: u64, status: &Value) -> Value {
     let hard = json!({"pods": "100k", "requests.cpu": "100k", "requests.memory": "1Pi"});
     let metadata = json!({
-        "name": QUOTA, "namespace": namespace_name(0), "uid": cluster_json::quota_uid(0),
+        "name": QUOTA, "namespace": namespace_name(namespace), "uid": cluster_json::quota_uid(namespace),
         "resourceVersion": version.to_string(), "creationTimestamp": "2026-01-12T08:00:01Z",
     });
     json!({"metadata": metadata, "spec": {"hard": hard}, "status": status})

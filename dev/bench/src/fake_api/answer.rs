@@ -8,7 +8,7 @@ use hyper::{Method, Response, StatusCode, Uri};
 use serde_json::{Value, json};
 use sluice_api::names;
 use sluice_api::names::{
-    ARQS, GATE_PROBES, GROUP, HEADROOM_PROBES, OWN_GROUP, OWN_VERSION, PROOF_QUOTA, VERSION,
+    ARQS, EVALUATORS, GATE_PROBES, GROUP, HEADROOM_PROBES, OWN_GROUP, OWN_VERSION, PROOF_QUOTA, VERSION,
 };
 
 use super::Shared;
@@ -57,6 +57,7 @@ fn kind(path: &[&str], query: &Query) -> Kind {
         ["api", "v1", "pods"] => Kind::Pods,
         ["api", "v1", "namespaces"] => Kind::Namespaces,
         ["apis", GROUP, VERSION, ARQS] => Kind::Quotas,
+        ["apis", OWN_GROUP, OWN_VERSION, EVALUATORS] => Kind::Rules,
         _ => Kind::Other,
     }
 }
@@ -100,6 +101,9 @@ fn write(shared: &Shared, method: &Method, path: &[&str], body: &[u8]) -> Answer
         (&Method::PUT, ["apis", GROUP, VERSION, "namespaces", namespace, ARQS, QUOTA, "status"]) => {
             let number = namespace_number(namespace).ok_or(Refused::Missing)?;
             shared.change(|world| world.record(number, &body))
+        }
+        (&Method::PATCH, ["apis", OWN_GROUP, OWN_VERSION, EVALUATORS, name, "status"]) => {
+            shared.change(|world| world.tell_of_rule(name, body))
         }
         (
             _,

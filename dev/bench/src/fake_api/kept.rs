@@ -1,4 +1,4 @@
-//! Leases and events: kept as they come, with a version that a replacement has to name.
+//! Leases, events and the rule: kept as they come, with a version; what names another one is refused.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ impl Kept {
         let mut object = match (how, self.0.get(&path)) {
             (How::Create, Some(_)) => return Err(Refused::Exists),
             (How::Replace | How::Merge, None) => return Err(Refused::Missing),
-            (How::Replace, Some(known))
+            (How::Replace | How::Merge, Some(known))
                 if named_version(&sent).is_some() && named_version(&sent) != named_version(known) =>
             {
                 return Err(Refused::Conflict);
@@ -89,5 +89,7 @@ mod tests {
         assert!(kept.write(How::Merge, "a".to_owned(), series(1), 3).is_ok());
         let wanted = json!({"metadata": {"name": "a", "resourceVersion": "3"}, "series": {"count": 1}});
         assert_eq!(kept.get("a"), Some(&wanted));
+        let outdated = json!({"metadata": {"resourceVersion": "2"}, "series": {"count": 2}});
+        assert_eq!(kept.write(How::Merge, "a".to_owned(), outdated, 4), Err(Refused::Conflict));
     }
 }

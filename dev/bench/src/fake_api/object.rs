@@ -6,12 +6,17 @@ use sluice_api::names;
 use crate::cluster_json;
 use crate::pod_json::{Facts, Template};
 
-/// The kinds of which there are many objects.
+/// `apiVersion` and kind of rules.
+pub(super) const RULES: (&str, &str) = ("quota.sluice.dev/v1alpha1", "Evaluator");
+
+/// The kinds of which there are objects in lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Namespaces,
     Pods,
     Quotas,
+    /// `Evaluator`s.
+    Rules,
     /// Anything else: there is none of it.
     Other,
 }
@@ -23,6 +28,7 @@ impl Kind {
             Self::Namespaces => ("v1", "Namespace"),
             Self::Pods => ("v1", "Pod"),
             Self::Quotas => (names::API_VERSION, "ApplicationAwareResourceQuota"),
+            Self::Rules => RULES,
             Self::Other => ("v1", ""),
         }
     }
@@ -40,6 +46,8 @@ pub(super) enum Object {
     Pod(Facts),
     /// As JSON.
     Quota(String),
+    /// As JSON.
+    Rule(String),
 }
 
 impl Object {
@@ -50,7 +58,7 @@ impl Object {
                 text.push_str(&cluster_json::namespace(*number, namespace_version(*number)).to_string());
             }
             Self::Pod(facts) => template.write(*facts, text),
-            Self::Quota(quota) => text.push_str(quota),
+            Self::Quota(object) | Self::Rule(object) => text.push_str(object),
         }
     }
 }

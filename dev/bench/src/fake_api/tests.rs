@@ -3,8 +3,8 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchPar
 use kube::core::Request;
 use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
-use sluice_api::{ApplicationAwareResourceQuota, GateProbe, GateProbeSpec, names};
-use sluice_index::{ArqWire, PodWire};
+use sluice_api::{ApplicationAwareResourceQuota, Evaluator, GateProbe, GateProbeSpec, names};
+use sluice_index::{ArqWire, EvaluatorWire, PodWire};
 use sluice_runtime::client::{ClientOptions, connect};
 
 use super::{FakeApiServer, Size};
@@ -97,4 +97,30 @@ async fn a_status_is_written_to_the_version_that_was_read() {
     assert_eq!(written.status.and_then(|status| status.held), Some(1));
     let Err(kube::Error::Api(status)) = write(&body).await else { panic!("the version is an old one") };
     assert_eq!(status.code, 409);
+}
+
+#[tokio::test]
+async fn a_rule_is_listed_and_the_watch_tells_that_it_is_another_one() {
+    let (server, client) = fake(SIZE).await;
+    let rules: Api<EvaluatorWire> = Api::all(client.clone());
+    assert!(rules.list(&ListParams::default()).await.unwrap().items.is_empty());
+    server.change(|world| world.set_rule(&json!({"cel": {"match": "true", "charge": {"a": "1"}}})));
+    let listed = rules.list(&ListParams::default()).await.unwrap();
+    let since = listed.metadata.resource_version.unwrap();
+    let mut events = rules.watch(&WatchParams::default(), &since).await.unwrap().boxed();
+    let changed = json!({"cel": {"match": "true", "charge": {"b": "1"}}});
+    server.change(|world| world.set_rule(&changed));
+    let Some(Ok(WatchEvent::Modified(rule))) = events.next().await else { panic!("no change of the rule") };
+    assert_eq!((rule.metadata.generation, &rule.spec), (Some(2), &changed));
+
+    let tell = async |version: Option<String>| {
+        let patch = json!({"metadata": {"resourceVersion": version}, "status": {"matched": 3}});
+        let rules: Api<Evaluator> = Api::all(client.clone());
+        let name = rule.metadata.name.as_deref().unwrap();
+        rules.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await
+    };
+    let outdated = listed.items.first().unwrap().metadata.resource_version.clone();
+    tell(outdated).await.unwrap_err();
+    let told = tell(rule.metadata.resource_version.clone()).await.unwrap();
+    assert_eq!(told.status.and_then(|status| status.matched), Some(3));
 }

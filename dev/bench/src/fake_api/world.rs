@@ -1,4 +1,6 @@
-//! What there is at the fake API server: namespaces, each with a quota, and their pods.
+//! What there is at the fake API server: namespaces, each with a quota, their pods, and maybe a rule that charges them.
+
+mod rule;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,6 +36,7 @@ pub struct World {
     /// What happened, the oldest first.
     pod_events: Vec<Event>,
     quota_events: Vec<Event>,
+    rule_events: Vec<Event>,
     releases: u64,
     excess: u64,
     /// How often an object was kept that is no lease.
@@ -96,6 +99,7 @@ impl World {
             next_pod: count,
             pod_events: Vec::new(),
             quota_events: Vec::new(),
+            rule_events: Vec::new(),
             releases: 0,
             excess: 0,
             told: 0,
@@ -236,6 +240,7 @@ impl World {
         match kind {
             Kind::Pods => &self.pod_events,
             Kind::Quotas => &self.quota_events,
+            Kind::Rules => &self.rule_events,
             Kind::Namespaces | Kind::Other => &[],
         }
     }
@@ -251,11 +256,13 @@ impl World {
         let (numbers, next) = match kind {
             Kind::Pods => take(&mut self.pods.range(first..).map(|(number, _)| *number)),
             Kind::Namespaces | Kind::Quotas => take(&mut (first..self.tenants.len() as u64)),
+            Kind::Rules => take(&mut (first..1)),
             Kind::Other => (Vec::new(), None),
         };
         let object = |number: u64| match kind {
             Kind::Pods => self.pods.get(&number).copied().map(Object::Pod),
             Kind::Quotas => self.quota(number).map(Object::Quota),
+            Kind::Rules => self.rule().map(Object::Rule),
             _ => Some(Object::Namespace(number)),
         };
         Part { version: self.version, objects: numbers.into_iter().filter_map(object).collect(), next }
@@ -264,6 +271,16 @@ impl World {
     /// Whether every quota's status says what is the case, and no pod waits for room that is there.
     pub fn is_settled(&self) -> bool {
         self.tenants.iter().all(Tenant::is_settled)
+    }
+
+    /// Namespaces in which pods wait.
+    pub fn waiting(&self) -> Vec<u64> {
+        (0..).zip(&self.tenants).filter(|(_, tenant)| tenant.gated > 0).map(|(number, _)| number).collect()
+    }
+
+    /// How many pods wait in a namespace.
+    pub fn held(&self, namespace: u64) -> u64 {
+        self.tenants.get(index(namespace)).map_or(0, |tenant| tenant.gated)
     }
 
     /// Pods that were released.

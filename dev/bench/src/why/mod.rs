@@ -25,11 +25,15 @@ pub async fn run(run: &Run) -> anyhow::Result<()> {
     run.write("why", file)
 }
 
-const LINES: [Judged; 13] = [
+const LINES: [Judged; 17] = [
     ("questions sent per second", "reviews/sent_per_s", None),
     ("answered by the leader, per second", "reviews/answered_per_s", None),
     ("releases beside them, p99 as times of without", "reviews/p99_ratio", Some(AtMost(1.1))),
     ("p50 as times of without", "reviews/p50_ratio", None),
+    ("beside as many dry runs of ConfigMaps, p99 as times of without", "reviews/others_p99_ratio", None),
+    ("p50 as times of without", "reviews/others_p50_ratio", None),
+    ("beside questions, p99 as times of beside dry runs", "reviews/beside_others_p99_ratio", None),
+    ("p50 as times of beside dry runs", "reviews/beside_others_p50_ratio", None),
     ("p99 ms", "reviews/p99_ms", None),
     ("without, p99 ms", "reviews/without_p99_ms", None),
     ("quotas", "many/quotas", None),
