@@ -196,7 +196,7 @@ impl Accounts {
 
     fn end_claim(&mut self, id: PodId, record: &PodRecord) {
         self.pauses.leave(record);
-        self.evaluations.note_moved(id);
+        self.evaluations.note_moved(id, record.namespace);
         self.shadow.note_moved(id);
         if let Some(quotas) = self.stages.end_claim(id, record) {
             self.orders.restate_all(&quotas);
@@ -205,7 +205,7 @@ impl Accounts {
 
     fn revert_claim(&mut self, id: PodId, record: &PodRecord) {
         self.pauses.leave(record);
-        self.evaluations.note_moved(id);
+        self.evaluations.note_moved(id, record.namespace);
         self.shadow.note_moved(id);
         if let Some(quotas) = self.stages.revert_claim(id, record) {
             self.orders.restate_all(&quotas);

@@ -136,7 +136,7 @@ impl Accounts {
     pub(super) fn note_native(&mut self, cluster: &Cluster, id: PodId) {
         let Some(record) = cluster.pods.get(id) else { return };
         let is_native = self.is_counted_natively(id, self.asked_of(cluster, id, record));
-        if is_native && self.evaluations.note_native(id, record.namespace) {
+        if is_native && self.evaluations.note_native(id) {
             self.orders.tell(News::CountedNatively);
         }
     }

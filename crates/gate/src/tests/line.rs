@@ -111,3 +111,23 @@ fn of_those_that_stood_in_line_for_others_nothing_is_told() {
     story.questions(54_000);
     assert_eq!((story.told_of_running(), story.server.used()), (None, "400m"));
 }
+
+/// It was answered, and has other content since a moment ago.
+#[test]
+fn a_pod_that_changes_is_not_told_of_with_those_that_stood_for_long() {
+    let (mut story, mut asked) = Story::crowd();
+    let first = asked.remove(0);
+    story.state.on_outcome(outcome(&first, price(10)), at(10));
+    asked.extend(story.questions(10));
+    story.questions(30_001);
+    story.questions(41_000);
+    let before = story.told_of_running();
+    assert_eq!(before.as_deref(), Some("39 pods that run (p01 is one)"));
+    story.relabel(&first.name);
+    story.questions(42_000);
+    story.questions(53_000);
+    assert_eq!(story.told_of_running(), before);
+    story.questions(72_001);
+    story.questions(83_000);
+    assert_eq!(story.told_of_running().as_deref(), Some("40 pods that run (p00 is one)"));
+}

@@ -60,7 +60,7 @@ struct Known {
     is_current: bool,
     /// A later version was seen without its content.
     is_stale: bool,
-    /// In line.
+    /// Where it stands in line, if it does.
     place: Option<Place>,
 }
 
@@ -280,8 +280,7 @@ impl Evaluations {
     }
 
     /// The pod is counted natively. Returns whether it was not before.
-    pub fn note_native(&mut self, id: PodId, namespace: NamespaceId) -> bool {
-        self.leave_line(id, namespace);
+    pub fn note_native(&mut self, id: PodId) -> bool {
         self.open.get_mut(&id).is_some_and(|open| !std::mem::replace(&mut open.is_native, true))
     }
 
@@ -317,9 +316,8 @@ impl Evaluations {
     }
 
     /// The pod claims something else than before.
-    pub fn note_moved(&mut self, id: PodId) {
-        // Whether those in line are overdue is a matter of their namespaces.
-        if self.open.get(&id).is_some_and(Open::is_overdue) || self.is_in_line(id) {
+    pub fn note_moved(&mut self, id: PodId, namespace: NamespaceId) {
+        if self.is_overdue(id, namespace) {
             self.moved.push(id);
         }
     }

@@ -15,11 +15,14 @@ use super::unready::Lack;
 use super::{Evaluations, Known};
 use crate::config::Moment;
 
+/// Pods join those of their namespace for so long (milliseconds): at a start they are seen together.
+const JOINS_MS: u64 = 2_000;
+
 /// How a pod stands in line. There is nothing else to know of it: it runs, is asked about outside of rounds, and has not
 /// failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// It has a turn; else its content is not known.
+    /// It has a turn; else its content is not known, or its turn has just come.
     has_turn: bool,
     /// It has no answer by this configuration.
     is_unanswered: bool,
@@ -71,6 +74,12 @@ impl Line {
         Some(before)
     }
 
+    /// Whether those of the namespace, if there are any, stand in line since a moment ago.
+    fn is_young(&self, namespace: NamespaceId, now_ms: u64) -> bool {
+        let standing = self.namespaces.get(&namespace);
+        standing.is_none_or(|standing| now_ms < standing.since_ms + JOINS_MS)
+    }
+
     fn are_overdue(&self, namespace: NamespaceId) -> bool {
         self.namespaces.get(&namespace).is_some_and(|standing| standing.are_overdue)
     }
@@ -87,18 +96,18 @@ impl Evaluations {
         self.get(id).is_some_and(|known| known.place.is_some())
     }
 
-    /// Whether the time of the line counts for the pod. It does not for one of which other evaluators than before are to say
-    /// something, or that comes when the others are overdue: such a pod keeps its namespace paused for its own time.
+    /// Whether the pod may share the time of its namespace's line. One that comes later than others has its own, and so an
+    /// entry, and so has one of which further evaluators are to say something.
     pub(super) fn fits_in_line(
         &self,
         id: PodId,
         (namespace, selected): (NamespaceId, u16),
-        is_answered: bool,
+        now: Moment,
     ) -> bool {
         match self.get(id).filter(|known| known.place.is_some()) {
-            // Until it is read a pod is one of all evaluators, and then of some of them.
+            // Until it is read all evaluators are taken to select it. Then fewer do, which is no new question.
             Some(known) => selected & !known.wanted == 0,
-            None => is_answered || !self.line.are_overdue(namespace),
+            None => self.line.is_young(namespace, now.mono_ms),
         }
     }
 
@@ -141,11 +150,12 @@ impl Evaluations {
         place.is_some_and(|place| std::mem::take(&mut place.has_turn))
     }
 
-    /// If the pod stands in line, it is open from now on, since its namespace has stood in line.
+    /// If the pod stands in line, it becomes an open one, of which the time is that of the line.
     pub(super) fn leave_line(&mut self, id: PodId, namespace: NamespaceId) {
         let Some(known) = self.known.get_mut(id.0 as usize) else { return };
         let (Some(place), selected) = (known.place.take(), known.wanted) else { return };
-        let Some(Standing { since_ms, are_overdue, .. }) = self.line.leave(namespace) else { return };
+        let gone = Standing { pods: 0, since_ms: 0, are_overdue: true };
+        let Standing { since_ms, are_overdue, .. } = self.line.leave(namespace).unwrap_or(gone);
         let open = Open {
             has_turn: place.has_turn,
             lack: place.lack(are_overdue),
@@ -173,7 +183,7 @@ impl Evaluations {
         self.is_in_line(id) && self.line.are_overdue(namespace)
     }
 
-    /// All of which that is so, and perhaps others.
+    /// Each of which that is so, and if there is one, all others in line too.
     pub(super) fn overdue_in_line(&self) -> impl Iterator<Item = PodId> {
         let is_any = self.line.namespaces.values().any(|standing| standing.are_overdue);
         let stands = move |(known, at): (&Known, u32)| (is_any && known.place.is_some()).then_some(PodId(at));
@@ -233,7 +243,7 @@ mod tests {
 
     /// Others select the namespace by now, or the pod is new there.
     #[test]
-    fn the_time_of_an_overdue_line_is_not_that_of_a_new_question() {
+    fn the_time_of_an_old_line_is_not_that_of_a_new_question() {
         let at = |mono_ms| Moment { mono_ms, unix_ms: 1 };
         let (namespace, silent, relabelled, new) =
             (NamespaceId::of_share(ShareId(0)), PodId(0), PodId(1), PodId(2));
@@ -264,5 +274,18 @@ mod tests {
             evaluations.pass_time(at(61_000));
             assert!(!evaluations.is_pending(namespace), "{id:?}");
         }
+        // The line is not overdue yet, and old.
+        let mut evaluations = Evaluations::default();
+        let revision = evaluations.configure(Some(config()));
+        for (id, now) in [(silent, 1), (new, 29_900)] {
+            evaluations.see(id, Some(Content { hash: 7, selected_by: 1, revision }));
+            evaluations.ask(id, (namespace, 1), false, at(now));
+        }
+        assert_eq!(evaluations.next_overdue(at(30_001)), Some(namespace));
+        evaluations.note_overdue(namespace, &[silent, new]);
+        evaluations.pass_time(at(59_899));
+        assert!(evaluations.is_pending(namespace));
+        evaluations.pass_time(at(59_900));
+        assert!(!evaluations.is_pending(namespace));
     }
 }

@@ -41,7 +41,7 @@ impl Evaluations {
         });
         let (is_known, is_in_rounds) = (self.is_read(id), self.is_in_rounds(selected));
         let may_stand = !is_waiting && !is_in_rounds && !self.open.contains_key(&id);
-        if may_stand && self.fits_in_line(id, (namespace, selected), is_answered) {
+        if may_stand && self.fits_in_line(id, (namespace, selected), now) {
             self.stand_in_line(id, (namespace, selected), is_answered, now);
             return;
         }
@@ -128,7 +128,7 @@ impl Evaluations {
     /// The pod is not asked about, for now or any more.
     pub fn close(&mut self, id: PodId, namespace: NamespaceId) {
         self.drop_from_line(id, namespace);
-        self.note_moved(id);
+        self.note_moved(id, namespace);
         let closed = self.open.remove(&id);
         self.count(id);
         let Some(open) = closed else { return };
