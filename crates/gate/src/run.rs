@@ -68,9 +68,9 @@ impl Gate {
         let mut events = JoinSet::new();
         let audits = audit_for_ever(&self);
         tokio::pin!(audits);
-        // Whether the leader before gave the lease back when it had nothing under way.
+        // `is_given`: the previous leader released the lease when it had nothing under way.
         let (mut led, mut is_given) = (false, false);
-        // This loop goes on meanwhile, so that evaluators are asked, as in each process that does not lead.
+        // The loop goes on while the new leader catches up, so that it asks evaluators as every follower does.
         let mut catching_up: Fuse<BoxFuture<'_, bool>> = Fuse::terminated();
         let mut resigns_until = None;
         loop {

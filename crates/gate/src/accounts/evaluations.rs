@@ -288,7 +288,7 @@ impl Accounts {
     /// What the condition `Evaluated` of a quota says; `None`: there is an answer about each pod.
     pub fn unevaluated_told(&self, cluster: &Cluster, id: QuotaId) -> Option<String> {
         let pods = self.unevaluated.of(id)?;
-        // One may be gone already, and its handle another pod's.
+        // A pod may be deleted since the last plan, and another pod may have its handle.
         let is_one = |it: &&PodId| {
             cluster.pods.get(**it).is_some_and(|record| self.evaluations.is_overdue(**it, record.namespace))
         };

@@ -5,11 +5,12 @@ use super::evaluator::{config, content_of};
 use super::stories::{Story, at};
 use crate::Evaluate;
 
-/// More than are asked about at a time.
+/// More pods than the gate asks about at a time.
 const PODS: usize = 40;
 
 impl Story {
-    /// So many pods run, 10m each by Kubernetes, before there is an evaluator. Returns the first questions.
+    /// [`PODS`] pods run, for which Kubernetes counts 10m each, and then an evaluator is configured. Returns the first
+    /// questions.
     fn crowd() -> (Self, Vec<Evaluate>) {
         let mut story = Self::led();
         story.server.set_hard(1000);
@@ -31,7 +32,7 @@ impl Story {
         }
     }
 
-    /// Answers these, and all that are asked then; how many those were in all.
+    /// Answers these questions and all that follow. Returns the number of answers.
     fn say_to_all(&mut self, asked: Vec<Evaluate>, milli_cpu: i128, now: u64) -> usize {
         let (mut asked, mut answered) = (asked, 0);
         while !asked.is_empty() {
@@ -55,17 +56,8 @@ impl Story {
 fn each_is_asked_about_once_and_nothing_goes_before_the_last_is_answered() {
     let (mut story, asked) = Story::crowd();
     story.server.create_pod("waits", 10, 0);
-    let mut more = story.questions(10);
-    let waiting = more.iter().position(|question| *question.name == *"waits").map(|at| more.remove(at));
-    let asked: Vec<Evaluate> = asked.into_iter().chain(more).collect();
-    // The waiting one has its turn when a place is free.
-    let answered = match waiting {
-        Some(waiting) => {
-            story.state.on_outcome(outcome(&waiting, price(20)), at(20));
-            1 + story.say_to_all(asked, 20, 20)
-        }
-        None => story.say_to_all(asked, 20, 20),
-    };
+    assert_eq!(story.questions(10).len(), 0, "all places are taken");
+    let answered = story.say_to_all(asked, 20, 20);
     assert_eq!((answered, story.gated(), story.server.used()), (PODS + 1, vec![], "820m"));
     assert_eq!(story.questions(60_000).len(), 0);
 }
@@ -88,7 +80,7 @@ fn after_half_a_minute_they_keep_nothing_and_are_told_of_until_they_are_answered
     assert_eq!((story.gated(), story.server.used()), (vec![], "420m"), "as Kubernetes counts those in line");
     story.questions(41_000);
     assert_eq!(story.told_of_running().as_deref(), Some("39 pods that run (p01 is one)"));
-    // One goes, and is no more among them.
+    // A pod that has finished does not count.
     story.server.finish_pod("p39");
     let asked = asked.into_iter().chain(next).chain(story.questions(52_000)).collect();
     story.questions(62_500);
@@ -112,7 +104,7 @@ fn of_those_that_stood_in_line_for_others_nothing_is_told() {
     assert_eq!((story.told_of_running(), story.server.used()), (None, "400m"));
 }
 
-/// It was answered, and has other content since a moment ago.
+/// The content of a pod that was answered changes while the line of its namespace is overdue.
 #[test]
 fn a_pod_that_changes_is_not_told_of_with_those_that_stood_for_long() {
     let (mut story, mut asked) = Story::crowd();

@@ -1,4 +1,5 @@
-//! A rule that changes in a large cluster: until it is enforced everywhere, and how long one quota stands still for it.
+//! The time that a changed rule takes in a large cluster until it is enforced everywhere, and how long a quota releases
+//! nothing meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use crate::scale::controller::{Controller, quiet};
 const STARTED: Duration = Duration::from_secs(600);
 const CHANGED: Duration = Duration::from_secs(300);
 const QUIET: Duration = Duration::from_secs(120);
-/// Namespaces in which a pod is waited for, from the first to the last one by the list.
+/// In so many namespaces, from the first to the last one of the list, the bench waits for the release of a pod.
 const PLACES: usize = 5;
 /// What the rule charges for each begun core of a pod, before it changes and then.
 const CORES: [u64; 2] = [1, 2];
@@ -25,7 +26,7 @@ pub(super) async fn measure(run: &Run) -> anyhow::Result<Value> {
     say(&format!("evaluators: {} pods in {} namespaces, the rule changes", size.pods, size.namespaces));
     let server = FakeApiServer::start(size).await?;
     let [before, after] = CORES;
-    server.change(|world| world.set_rule(&rule(before)));
+    ensure!(server.change(|world| world.set_rule(&rule(before))), "the rule is not created");
     let controller = Controller::start(&server, &[])?;
     let measured = async {
         controller.settled(&server, STARTED, "the status of every quota to be written").await?;
@@ -36,7 +37,7 @@ pub(super) async fn measure(run: &Run) -> anyhow::Result<Value> {
         quiet(&server, QUIET).await?;
         let (times, writes) = (in_force(&controller), server.read(World::quota_writes));
         let began = Instant::now();
-        server.change(|world| world.set_rule(&rule(after)));
+        ensure!(server.change(|world| world.set_rule(&rule(after))), "the rule is not replaced");
         let is_seen = || async { (in_force(&controller) > times).then_some(()) };
         wait::eventually(QUIET, is_seen, "the changed rule to be in force").await?;
         let (paused, end) = tokio::try_join!(releases(&server), enforced(&server, &controller, after))?;
@@ -66,14 +67,13 @@ fn rule(cores: u64) -> Value {
     })
 }
 
-/// How often the log says that evaluators are in force from then on.
+/// How often the controller has logged that evaluators are in force.
 fn in_force(controller: &Controller) -> usize {
     controller.log().matches("evaluators in force").count()
 }
 
-/// Waits until all pods are charged by the rule and all statuses say so; returns since when. A pod without an answer is
-/// charged another amount, or the status of its quota is not written. So the metric, which takes the controller's time, is
-/// asked for only then: it has those that wait too.
+/// Waits until the status of each quota has the sum by this rule, and returns when that was. The metric of unanswered pods
+/// confirms it for pods that wait. The bench scrapes it last, because a scrape takes the controller's time.
 async fn enforced(server: &FakeApiServer, controller: &Controller, cores: u64) -> anyhow::Result<Instant> {
     let probe = || async {
         // Each pod has a limit of one core, and requests less.
@@ -87,8 +87,8 @@ async fn enforced(server: &FakeApiServer, controller: &Controller, cores: u64) -
     wait::eventually(CHANGED, probe, "all pods to be charged by the rule, and all statuses to say so").await
 }
 
-/// Has a pod end in some namespaces in which another one waits for it. Returns how long it was in each until that one was
-/// released, in seconds, to 25 ms.
+/// Ends a running pod in each of some namespaces where another pod waits for room. Returns the seconds until the controller
+/// has released that pod, of each namespace, to 25 ms.
 async fn releases(server: &FakeApiServer) -> anyhow::Result<Vec<f64>> {
     let waiting = server.read(World::waiting);
     let last = waiting.len().saturating_sub(1);

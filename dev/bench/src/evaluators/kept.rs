@@ -1,4 +1,4 @@
-//! What the gate keeps of pods that evaluators are asked about, as the allocator counts it.
+//! The memory that the gate keeps for pods that evaluators are asked about, as the allocator counts it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use super::world::World;
 use crate::memory::Held;
 use crate::report::{Run, say};
 
-/// Pods that run, all listed and then all answered, beside the same without evaluators. The store of texts is in both.
+/// Measures it when all pods are listed, and when all have an answer, each beside the same without evaluators. Both figures
+/// include the store of pod texts, because no process that reads them runs here.
 pub(super) fn measure(run: &Run) -> anyhow::Result<Value> {
     say("evaluators: what is kept of pods");
     let (namespaces, pods) = run.either((200, 3_000), (10_000, 150_000));
@@ -24,7 +25,7 @@ pub(super) fn measure(run: &Run) -> anyhow::Result<Value> {
     }))
 }
 
-/// After the lists, and when there is nothing more to do (MiB).
+/// The memory (MiB) after the lists, and when the gate has nothing more to do.
 fn kept(namespaces: u64, pods: u64, asks: bool) -> anyhow::Result<(f64, f64)> {
     let before = Held::read()?.allocated_mib;
     let mut world = World::listed(namespaces, pods, asks.then(|| config(Arc::new(Constant))))?;

@@ -1,5 +1,7 @@
-//! A tenant asks why its pod waits, a hundred times a second, while pods of another one come and are released. Beside that
-//! the same number of requests with which Sluice has nothing to do: an API server that works takes time of the same cores.
+//! A tenant creates QuotaReviews, a hundred a second, while pods of another tenant are created and released.
+//!
+//! A control run has the same number of requests that Sluice does not take part in. It shows how much of a delay is the API
+//! server's own work, which takes time of the same cores.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +20,13 @@ use crate::report::{Run, median, say};
 
 const PER_S: u32 = 100;
 
-/// What a tenant sends all the time.
+/// The requests that the tenant sends while pods arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     Nothing,
-    /// Dry runs of ConfigMaps.
+    /// Dry runs that create ConfigMaps.
     Others,
+    /// Dry runs that create QuotaReviews.
     Questions,
 }
 
@@ -34,7 +37,7 @@ struct Releases {
     p99: Vec<f64>,
 }
 
-/// Each in turn.
+/// Measures releases beside each kind of requests. Each turn begins with another kind.
 pub(super) async fn measure(run: &Run) -> anyhow::Result<Value> {
     say("why: starting a control plane");
     let site = Site::start_with(Setup::default()).await?;
@@ -43,7 +46,7 @@ pub(super) async fn measure(run: &Run) -> anyhow::Result<Value> {
     installation.until_gating().await?;
     let tenant_namespace = bed.namespace("tenant", objects::TARGETED).await?;
     let mut config = bed.tenant(&tenant_namespace).await?.config();
-    // Else each question that is one too many would be sent 15 times more.
+    // By default the client repeats a request that is refused with 429, up to 15 times.
     config.default_retry = false;
     let tenant = Client::try_from(config).context("making a client for the tenant")?;
     objects::create(&site.admin, &tenant_namespace.name, &objects::quota("none", &[("pods", "0")])).await?;
@@ -91,7 +94,8 @@ pub(super) async fn measure(run: &Run) -> anyhow::Result<Value> {
     }))
 }
 
-/// Somebody who sends requests all the time, whatever the answer. Ends when it is dropped.
+/// A task that sends requests as the tenant, [`PER_S`] a second, and waits for no answer before it sends the next one.
+/// Dropping it aborts the task.
 struct Asking {
     task: JoinHandle<()>,
     counts: Arc<[AtomicU64; 2]>,

@@ -31,7 +31,7 @@ use unready::Unready;
 #[derive(Clone, Debug)]
 struct Last {
     price: Price,
-    /// What Kubernetes counts is in it.
+    /// The price includes what Kubernetes counts.
     retains: bool,
 }
 
@@ -60,7 +60,7 @@ struct Known {
     is_current: bool,
     /// A later version was seen without its content.
     is_stale: bool,
-    /// Where it stands in line, if it does.
+    /// Its place in line, if it has one.
     place: Option<Place>,
 }
 
@@ -284,7 +284,7 @@ impl Evaluations {
         self.open.get_mut(&id).is_some_and(|open| !std::mem::replace(&mut open.is_native, true))
     }
 
-    /// All pods that wait and are asked about, and some that run.
+    /// All gated pods that are asked about, and some that run.
     pub fn open(&self) -> impl Iterator<Item = (PodId, NamespaceId)> {
         self.open.iter().map(|(id, open)| (*id, open.namespace))
     }
@@ -373,7 +373,7 @@ fn halves(hash: u128) -> [u64; 2] {
 mod tests {
     use super::Known;
 
-    /// A cluster has 150,000 of them.
+    /// The gate keeps one for each pod of the cluster.
     #[test]
     fn what_is_known_of_a_pod_is_small() {
         assert_eq!(size_of::<Known>(), 56);

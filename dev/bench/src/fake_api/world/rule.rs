@@ -1,4 +1,4 @@
-//! The one `Evaluator` that there may be: a rule that charges pods. It is kept as leases are, and there is a watch of it.
+//! The `Evaluator` of the fake API server: at most one, a rule that charges pods. Clients can list, watch and patch it.
 
 use serde_json::{Value, json};
 use sluice_api::names::{EVALUATORS, OWN_GROUP, OWN_VERSION};
@@ -12,8 +12,8 @@ use crate::report::extend;
 const NAME: &str = "bench";
 
 impl World {
-    /// From now on there is this rule, in place of the one of before.
-    pub fn set_rule(&mut self, spec: &Value) {
+    /// Creates the rule, or replaces its spec. Returns whether that could be done.
+    pub fn set_rule(&mut self, spec: &Value) -> bool {
         let known = self.kept.get(&path(NAME)).cloned();
         let (word, how) = if known.is_some() { ("MODIFIED", How::Replace) } else { ("ADDED", How::Create) };
         let mut rule = known.unwrap_or_else(|| {
@@ -25,8 +25,7 @@ impl World {
         let generation = rule.pointer("/metadata/generation").and_then(Value::as_u64).unwrap_or(0) + 1;
         json_patch::merge(&mut rule, &json!({"metadata": {"generation": generation}}));
         extend(&mut rule, json!({"spec": spec}));
-        // It is based on what is known, so nothing refuses it.
-        let _ = self.write_rule(word, how, NAME, rule);
+        self.write_rule(word, how, NAME, rule).is_ok()
     }
 
     /// Applies a merge patch of a rule's status.
@@ -46,7 +45,7 @@ impl World {
         let written = self.kept.write(how, path(name), sent, self.version + 1)?;
         self.version += 1;
         let (version, object) = (self.version, Object::Rule(written.clone()));
-        // It is no event of a pod, and those are counted that Sluice has not caused.
+        // The bench counts events that Sluice has not caused, and means those of pods: this one is not among them.
         self.rule_events.push(Event { word, is_caused: true, version, object });
         Ok(written)
     }

@@ -1,8 +1,7 @@
 //! Pods that run and stand in line to be asked about.
 //!
-//! After a start those are all pods of a cluster. So there is no [`Open`](super::open) of such a pod and no timer: a few
-//! bits of what is [`Known`](super::Known) of it say how it stands, and when it has stood too long is a matter of its
-//! namespace.
+//! After a start every running pod of the cluster stands in line. So such a pod has no [`Open`](super::open) and no timer.
+//! [`Known`](super::Known) holds its [`Place`], and one timer of its namespace says when the pods there are overdue.
 
 use std::collections::HashMap;
 
@@ -15,16 +14,16 @@ use super::unready::Lack;
 use super::{Evaluations, Known};
 use crate::config::Moment;
 
-/// Pods join those of their namespace for so long (milliseconds): at a start they are seen together.
+/// A line takes further pods for so long after its first one (milliseconds). At a start the watch shows the pods of a
+/// namespace within that time.
 const JOINS_MS: u64 = 2_000;
 
-/// How a pod stands in line. There is nothing else to know of it: it runs, is asked about outside of rounds, and has not
-/// failed.
+/// The state of a pod in line. The pod runs, is asked about outside of rounds, and no question about it has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// It has a turn; else its content is not known, or its turn has just come.
+    /// A lane holds its turn. Otherwise the content of the pod is not known, or the turn has just come.
     has_turn: bool,
-    /// It has no answer by this configuration.
+    /// No evaluator of this configuration has answered about the pod.
     is_unanswered: bool,
 }
 
@@ -34,21 +33,23 @@ impl Place {
     }
 }
 
-/// The pods of a namespace that stand in line.
+/// The line of a namespace.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     pods: usize,
-    /// Since when there have been some at each moment (milliseconds).
+    /// Since then the line has not been empty (milliseconds).
     since_ms: u64,
-    /// That was so long ago that each of them is told of, and keeps its namespace paused no more.
+    /// The pods have stood for [`PAUSED_MS`]. Quotas tell of them, and they no longer keep their namespace paused.
     are_overdue: bool,
 }
 
-/// Invariant: each namespace with pods that stand in line has its number of them, and a timer until they are overdue.
+/// The lines of all namespaces.
+///
+/// Invariant: a namespace is here exactly if a pod of it has a [`Place`], and has a timer until its pods are overdue.
 #[derive(Debug, Default)]
 pub struct Line {
     namespaces: HashMap<NamespaceId, Standing>,
-    /// When those of a namespace are overdue (milliseconds).
+    /// The moment from which the pods of a namespace are overdue (milliseconds).
     due: Timers<NamespaceId>,
 }
 
@@ -62,7 +63,7 @@ impl Line {
         standing.pods += 1;
     }
 
-    /// Returns how those of the namespace stood until then.
+    /// A pod leaves the line of its namespace. Returns the line as it was before.
     fn leave(&mut self, namespace: NamespaceId) -> Option<Standing> {
         let standing = self.namespaces.get_mut(&namespace)?;
         let before = *standing;
@@ -74,7 +75,7 @@ impl Line {
         Some(before)
     }
 
-    /// Whether those of the namespace, if there are any, stand in line since a moment ago.
+    /// Whether the line of the namespace is empty, or still takes further pods.
     fn is_young(&self, namespace: NamespaceId, now_ms: u64) -> bool {
         let standing = self.namespaces.get(&namespace);
         standing.is_none_or(|standing| now_ms < standing.since_ms + JOINS_MS)
@@ -84,7 +85,7 @@ impl Line {
         self.namespaces.get(&namespace).is_some_and(|standing| standing.are_overdue)
     }
 
-    /// When those of a namespace are overdue next (milliseconds).
+    /// When the pods of the next namespace become overdue (milliseconds).
     pub fn next_due_ms(&self) -> Option<u64> {
         self.due.next()
     }
@@ -96,8 +97,8 @@ impl Evaluations {
         self.get(id).is_some_and(|known| known.place.is_some())
     }
 
-    /// Whether the pod may share the time of its namespace's line. One that comes later than others has its own, and so an
-    /// entry, and so has one of which further evaluators are to say something.
+    /// Whether the pod may share the timer of its namespace's line. A pod that comes late gets an [`Open`] with a time of
+    /// its own, and so does a pod in line that further evaluators select.
     pub(super) fn fits_in_line(
         &self,
         id: PodId,
@@ -105,13 +106,13 @@ impl Evaluations {
         now: Moment,
     ) -> bool {
         match self.get(id).filter(|known| known.place.is_some()) {
-            // Until it is read all evaluators are taken to select it. Then fewer do, which is no new question.
+            // All evaluators are assumed to select a pod that is not read yet. That fewer do is no new question.
             Some(known) => selected & !known.wanted == 0,
             None => self.line.is_young(namespace, now.mono_ms),
         }
     }
 
-    /// The pod stands in line to be asked about by these evaluators.
+    /// Puts the pod in line for these evaluators, or updates its place there.
     pub(super) fn stand_in_line(
         &mut self,
         id: PodId,
@@ -122,9 +123,9 @@ impl Evaluations {
         let is_known = self.is_read(id);
         let Some(known) = self.slot(id) else { return };
         let before = known.place;
-        // A turn is one among those of the same evaluators.
+        // A turn in the lane of other evaluators does not count.
         let had_turn = before.is_some_and(|place| place.has_turn) && known.wanted == selected;
-        // One without an answer lacks it until it leaves the line.
+        // A pod stays unanswered until it leaves the line.
         let was_unanswered = before.is_some_and(|place| place.is_unanswered);
         let after = Place { has_turn: had_turn || is_known, is_unanswered: was_unanswered || !is_answered };
         (known.place, known.wanted) = (Some(after), selected);
@@ -143,14 +144,14 @@ impl Evaluations {
         self.count(id);
     }
 
-    /// The pod has its turn. Returns whether it stood in line for these evaluators.
+    /// Takes the turn of the pod. Returns whether it had one for these evaluators.
     pub(super) fn take_turn_in_line(&mut self, id: PodId, selected: u16) -> bool {
         let known = self.known.get_mut(id.0 as usize).filter(|known| known.wanted == selected);
         let place = known.and_then(|known| known.place.as_mut());
         place.is_some_and(|place| std::mem::take(&mut place.has_turn))
     }
 
-    /// If the pod stands in line, it becomes an open one, of which the time is that of the line.
+    /// Gives the pod an [`Open`] in place of its place in line, if it has one. The time of the line becomes its time.
     pub(super) fn leave_line(&mut self, id: PodId, namespace: NamespaceId) {
         let Some(known) = self.known.get_mut(id.0 as usize) else { return };
         let (Some(place), selected) = (known.place.take(), known.wanted) else { return };
@@ -167,7 +168,7 @@ impl Evaluations {
         self.arm(id);
     }
 
-    /// The pod is not asked about.
+    /// Takes the pod out of the line, because no evaluator is asked about it any more.
     pub(super) fn drop_from_line(&mut self, id: PodId, namespace: NamespaceId) {
         let known = self.known.get_mut(id.0 as usize);
         let Some(place) = known.and_then(|known| known.place.take()) else { return };
@@ -178,24 +179,24 @@ impl Evaluations {
         self.note_lack(namespace, place.lack(are_overdue), Lack::default());
     }
 
-    /// Whether the pod has stood in line for long, with others of its namespace.
+    /// Whether the pod stands in a line whose pods are overdue.
     pub(super) fn is_overdue_in_line(&self, id: PodId, namespace: NamespaceId) -> bool {
         self.is_in_line(id) && self.line.are_overdue(namespace)
     }
 
-    /// Each of which that is so, and if there is one, all others in line too.
+    /// All pods in line if those of one namespace are overdue, otherwise none. Callers check each pod anyway.
     pub(super) fn overdue_in_line(&self) -> impl Iterator<Item = PodId> {
         let is_any = self.line.namespaces.values().any(|standing| standing.are_overdue);
         let stands = move |(known, at): (&Known, u32)| (is_any && known.place.is_some()).then_some(PodId(at));
         self.known.iter().zip(0..).filter_map(stands)
     }
 
-    /// Takes a namespace whose pods have stood in line for too long: they are [to be noted](Self::note_overdue).
+    /// Takes the timer of a namespace whose pods have become overdue. The caller passes them to [`Self::note_overdue`].
     pub fn next_overdue(&mut self, now: Moment) -> Option<NamespaceId> {
         self.line.due.pop_due(now.mono_ms)
     }
 
-    /// Those of the namespace that stand in line are overdue.
+    /// Marks the pods of the namespace that stand in line as overdue. `pods` are all pods of the namespace.
     pub fn note_overdue(&mut self, namespace: NamespaceId, pods: &[PodId]) {
         if let Some(standing) = self.line.namespaces.get_mut(&namespace) {
             standing.are_overdue = true;
@@ -218,7 +219,7 @@ mod tests {
     use crate::evaluators::{Content, Price, Said};
     use crate::tests::evaluator::config;
 
-    /// Memory and timers of a start are those of what is in flight, not those of all pods.
+    /// At a start memory and timers grow with the questions in flight, not with the pods of the cluster.
     #[test]
     fn a_pod_in_line_has_no_entry_and_no_timer_of_its_own() {
         let mut evaluations = Evaluations::default();
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!((evaluations.is_pending(namespace), evaluations.without_answer()), (false, (0, 0)));
     }
 
-    /// Others select the namespace by now, or the pod is new there.
+    /// A further evaluator selects the namespace, or the pod is new there.
     #[test]
     fn the_time_of_an_old_line_is_not_that_of_a_new_question() {
         let at = |mono_ms| Moment { mono_ms, unix_ms: 1 };
@@ -287,5 +288,23 @@ mod tests {
         assert!(evaluations.is_pending(namespace));
         evaluations.pass_time(at(59_900));
         assert!(!evaluations.is_pending(namespace));
+    }
+
+    /// The quotas that count the pod have to take it out of what they tell.
+    #[test]
+    fn an_overdue_pod_that_is_no_longer_asked_about_has_moved() {
+        let mut evaluations = Evaluations::default();
+        evaluations.configure(Some(config()));
+        let (namespace, gone, stays) = (NamespaceId::of_share(ShareId(0)), PodId(0), PodId(1));
+        for id in [gone, stays] {
+            evaluations.ask(id, (namespace, 1), false, Moment { mono_ms: 1, unix_ms: 1 });
+        }
+        let overdue = evaluations.next_overdue(Moment { mono_ms: 30_001, unix_ms: 1 });
+        assert_eq!(overdue, Some(namespace));
+        evaluations.note_overdue(namespace, &[gone, stays]);
+        assert_eq!(evaluations.take_moved(), [gone, stays]);
+        evaluations.leave(gone, namespace);
+        assert_eq!(evaluations.take_moved(), [gone]);
+        assert!(!evaluations.is_overdue(gone, namespace) && evaluations.is_overdue(stays, namespace));
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of a pod that is asked about.
+//! The question about a pod: since when it is open, whether it is in flight, and how it failed.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ const TOLD_MS: u64 = 2_000;
 /// start all pods of a cluster stand in line, and what is to be told of each takes memory.
 pub const PAUSED_MS: u64 = 30_000;
 
-/// A pod without an answer for its content that does not just stand [in line](super::line).
+/// A pod without an answer for its content that has no place [in line](super::line).
 #[derive(Debug)]
 pub struct Open {
     pub namespace: NamespaceId,
