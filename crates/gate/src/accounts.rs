@@ -17,6 +17,7 @@ mod leading;
 mod lists;
 mod machine_growth;
 mod machines;
+mod next_evaluators;
 mod owners;
 pub mod parts;
 mod pauses;

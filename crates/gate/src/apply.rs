@@ -204,10 +204,10 @@ impl Apply {
         with_deadline(self.request_deadline, self.client.request_text(request)).await
     }
 
-    /// A page of the pods of a namespace, in their JSON.
+    /// A page of the pods of a namespace, or of all, in their JSON.
     pub(super) async fn pod_texts(
         &self,
-        namespace: &str,
+        namespace: Option<&str>,
         page: &Page,
     ) -> kube::Result<ObjectList<Box<RawValue>>> {
         let parameters = ListParams::default().limit(PODS_OF_A_PAGE);
@@ -220,7 +220,7 @@ impl Apply {
             }
             Page::Next { token } => parameters.continue_token(token),
         };
-        self.send(Request::new(Pod::url_path(&(), Some(namespace))).list(&parameters)).await
+        self.send(Request::new(Pod::url_path(&(), namespace)).list(&parameters)).await
     }
 
     /// What an object is now; `None` if it does not exist.

@@ -5,21 +5,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_engine::Charge;
-use sluice_index::{PodFacts, PodView, ViewKey};
+use sluice_index::{PodFacts, PodView, Version, ViewKey};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use super::action::Outcome;
 use super::apply::Apply;
 use super::apply::Page;
 use super::evaluators::{
-    Again, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, NotRead, Price, Priced, ReadRound,
-    Said,
+    Again, Content, Evaluate, EvaluatorQuestion, Failed, NotRead, Price, Priced, ReadRound, Said,
 };
 use super::handle::Gate;
 use super::metrics::Work;
 use super::other_pods::{Gathering, NamespacePods, OtherPodsForm, TooMany, add_page};
-use super::shadow::{MOST_SHADOWS, Opinion, RuleFigures, SeenPod, ShadowConfig};
+use super::shadow::{MOST_SHADOWS, Opinion, RuleFigures, SeenPod};
 use super::state::State;
 
 /// No question takes longer, with its wait for a turn: one that has none for good gives its place back. That is twice what
@@ -44,59 +42,24 @@ const TOO_MANY: &str = "the pods of the namespace are too many to be sent to eva
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Gate {
-    /// From now on these evaluators are asked. No pod that one of them may be about goes before it is read, listed again
-    /// by [`Self::list_for_evaluators`], and answered.
-    pub fn evaluate_by(&self, config: Option<Arc<EvaluatorsConfig>>) {
-        let revision = self.locked(Work::Watch, |state, now| state.follow_evaluators(config.clone(), now));
-        self.evaluators.send_replace((revision, config));
-        self.news.notify_one();
-    }
-
-    /// From now on these evaluators are in the shadow, or none.
-    pub fn shadow_by(&self, config: Option<Arc<ShadowConfig>>) {
-        let revision = self.locked(Work::Watch, |state, _| state.follow_shadow(config.clone()));
-        self.shadow.send_replace((revision, config));
-    }
-
-    /// Asks the evaluators in the shadow that answer at once about a pod that was seen, if it is other than before.
-    pub(super) fn cast_shadow(&self, facts: &SeenPod, view: &PodView) {
+    /// Asks the evaluators in the shadow that answer at once about a pod that was seen in this version, if it is other than
+    /// before.
+    pub(super) fn cast_shadow(&self, pod: &SeenPod, version: Version, view: &PodView) {
         let (revision, Some(config)) = self.shadow.borrow().clone() else { return };
         let content = Content { hash: view.hash, selected_by: config.selecting(view), revision };
-        let seen = self.locked(Work::Watch, |state, _| state.see_in_shadow(facts, content));
+        let seen = self.locked(Work::Watch, |state, _| state.see_in_shadow(pod, version, content));
         let Some(counted) = seen else { return };
         let at_once = content.selected_by & !config.later;
         let places: Vec<usize> = (0..MOST_SHADOWS).filter(|place| at_once >> place & 1 == 1).collect();
         let said = config.asker.ask(&places, view.json.as_bytes(), &counted);
         let opinions: Vec<(usize, Opinion)> = places.into_iter().zip(said).collect();
-        self.locked(Work::Settle, |state, _| state.on_opinions(facts, content, opinions));
+        self.locked(Work::Settle, |state, _| state.on_opinions(pod, content, opinions));
     }
 
     /// How many pods each evaluator in force matches and holds, by its name.
     #[must_use]
     pub fn rule_figures(&self) -> Vec<(Arc<str>, RuleFigures)> {
         self.state().lock().rule_figures()
-    }
-
-    /// Has pods listed and read again whenever others are to be asked, from this call on until `cancel`.
-    pub fn list_for_evaluators(self, cancel: CancellationToken) -> impl Future<Output = ()> {
-        let (mut evaluators, mut shadow) = (self.evaluators.subscribe(), self.shadow.subscribe());
-        async move {
-            let follow = async {
-                loop {
-                    let changed = tokio::select! {
-                        changed = evaluators.changed() => changed,
-                        changed = shadow.changed() => changed,
-                    };
-                    if changed.is_err() {
-                        return;
-                    }
-                    self.watches.pods.list_again().await;
-                }
-            };
-            cancel.run_until_cancelled(follow).await;
-            // The process goes on with the last ones.
-            cancel.cancelled().await;
-        }
     }
 
     /// Waits until evaluators are to be asked, or rules are in the shadow: then pods have to come
@@ -240,7 +203,7 @@ pub(super) async fn read_namespace(
     loop {
         // The page is in memory until its pods are gathered.
         let _turn = apply.pages.acquire().await;
-        let page = apply.pod_texts(namespace, &next).await.map_err(|error| {
+        let page = apply.pod_texts(Some(namespace), &next).await.map_err(|error| {
             tracing::debug!(%namespace, %error, "reading the pods of a namespace to evaluate some");
             NotRead { text: UNREAD.into(), are_too_many: false }
         })?;

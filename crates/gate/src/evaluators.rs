@@ -114,6 +114,12 @@ impl EvaluatorsConfig {
             .fold(0, |bits, (at, (_, selection))| if is_selected(selection) { bits | 1 << at } else { bits })
     }
 
+    /// The names of those that are asked about pods.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = &str> {
+        let known = self.evaluators.iter().take(MOST_EVALUATORS).enumerate();
+        known.filter(|(at, _)| self.idle >> at & 1 == 0).map(|(_, (name, _))| &**name)
+    }
+
     /// The names of those that are selected, as messages say them.
     pub(crate) fn names(&self, selected: u16) -> String {
         let known = self.evaluators.iter().take(MOST_EVALUATORS).enumerate();
@@ -161,6 +167,22 @@ pub struct Evaluate {
     pub round: Option<RoundOf>,
     /// The evaluators by which the pod was read.
     pub config: Arc<EvaluatorsConfig>,
+}
+
+/// A question about a pod to evaluators that are not in force yet.
+#[derive(Clone, Debug)]
+pub(crate) struct AskNext {
+    /// The pod's handle.
+    pub(crate) pod: PodId,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) uid: Uid,
+    pub(crate) is_waiting: bool,
+    /// See [`Evaluate::native`].
+    pub(crate) native: Arc<Charge>,
+    /// See [`Evaluate::counted`].
+    pub(crate) counted: Arc<Charge>,
+    /// See [`Evaluate::selected`].
+    pub(crate) selected: u16,
 }
 
 pub trait AskEvaluators: Send + Sync {

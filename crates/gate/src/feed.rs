@@ -35,19 +35,44 @@ impl Gate {
 
     /// As [`Self::on_pods`], with the pod's JSON. Where evaluators are asked about pods this is to be used.
     pub fn on_pods_with_text(&self, event: &Event<PodWire>, text: Option<&str>) {
-        let (Event::InitApply(pod) | Event::Apply(pod)) = event else { return self.on_pods(event) };
-        let (revision, config) = self.evaluators.borrow().clone();
-        let is_read = config.is_some() || self.shadow.borrow().1.is_some();
-        let view = text.filter(|_| is_read).and_then(|text| self.view.view(text).ok());
-        let Some(view) = view else { return self.on_pods(event) };
-        let facts = self.config.read().read(pod, self.now());
-        let seen = SeenPod::of(&facts);
-        match config {
-            Some(config) => self.see_content(facts, &view, (revision, &config)),
-            None => self.locked(Work::Watch, |state, now| state.apply_read_pod(facts, now)),
+        let (Event::InitApply(pod) | Event::Apply(pod)) = event else {
+            self.on_pods(event);
+            if matches!(event, Event::InitDone) {
+                self.has_texts.send_replace(true);
+            }
+            return;
+        };
+        let mut view = None;
+        loop {
+            // Who is asked may change meanwhile: then the pod is to be seen for those too.
+            let read_for = self.numbers();
+            let (revision, config) = self.evaluators.borrow().clone();
+            let is_read = config.is_some() || self.next.borrow().1.is_some() || self.shadow.borrow().1.is_some();
+            if is_read && view.is_none() {
+                view = text.and_then(|text| self.view.view(text).ok());
+            }
+            let Some(view) = view.as_ref().filter(|_| is_read) else {
+                self.on_pods(event);
+                if read_for == self.numbers() { return } else { continue }
+            };
+            let facts = self.config.read().read(pod, self.now());
+            let (seen, version) = (SeenPod::of(&facts), facts.version);
+            match config {
+                Some(config) => self.see_content(facts, view, (revision, &config)),
+                None => self.locked(Work::Watch, |state, now| state.apply_read_pod(facts, now)),
+            }
+            self.ask_next(&seen, version, view);
+            self.cast_shadow(&seen, version, view);
+            self.news.notify_one();
+            if read_for == self.numbers() {
+                return;
+            }
         }
-        self.cast_shadow(&seen, &view);
-        self.news.notify_one();
+    }
+
+    /// Which evaluators are in force, are next and are in the shadow.
+    fn numbers(&self) -> [u32; 3] {
+        [self.evaluators.borrow().0, self.next.borrow().0, self.shadow.borrow().0]
     }
 
     /// A pod that evaluators may be asked about is as the view of it says.

@@ -13,16 +13,13 @@ use tokio::sync::{Notify, oneshot, watch as latest};
 
 use super::admission::{Judgement, Ticket};
 use super::apply::Apply;
+use super::change_evaluators::{Numbered, Wanted};
 use super::config::{GateConfig, Moment};
-use super::evaluators::EvaluatorsConfig;
 use super::metrics::{GateMetrics, Work};
 use super::shadow::ShadowConfig;
 use super::state::State;
 use super::targeting::targeting;
 use super::texts::Texts;
-
-/// The number of a configuration, and the evaluators that it has.
-type Numbered = (u32, Option<Arc<EvaluatorsConfig>>);
 
 /// The gate as a running thing; clones share it.
 #[derive(Clone)]
@@ -45,6 +42,14 @@ pub struct Gate {
     pub(super) asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
     /// The evaluators by whose selectors pods are read.
     pub(super) evaluators: Arc<latest::Sender<Numbered>>,
+    /// Those that are about to be in force, with the number by which pods are read for them.
+    pub(super) next: Arc<latest::Sender<Numbered>>,
+    /// Those that are to be in force.
+    pub(super) wanted: Arc<latest::Sender<Wanted>>,
+    /// Which of these are. Changed while the state is locked.
+    pub(super) in_force: Arc<latest::Sender<u64>>,
+    /// A list of pods was handed on with their JSON.
+    pub(super) has_texts: Arc<latest::Sender<bool>>,
     /// The rules in the shadow, with the number of their configuration.
     pub(super) shadow: Arc<latest::Sender<(u32, Option<Arc<ShadowConfig>>)>>,
     pub(super) view: Arc<ViewKey>,
@@ -104,6 +109,10 @@ impl Gate {
             watches,
             asking: Arc::default(),
             evaluators: Arc::default(),
+            next: Arc::default(),
+            wanted: Arc::default(),
+            in_force: Arc::default(),
+            has_texts: Arc::default(),
             shadow: Arc::default(),
             view: Arc::default(),
             texts: Arc::default(),

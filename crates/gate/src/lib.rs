@@ -15,6 +15,7 @@ mod admit;
 mod apply;
 mod audit;
 mod backoff;
+mod change_evaluators;
 mod cluster;
 pub mod cluster_quota_status;
 mod conditions;

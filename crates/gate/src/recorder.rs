@@ -9,6 +9,7 @@
 
 mod confirmations;
 mod lists;
+mod marks;
 mod overwrites;
 mod plan;
 mod says;

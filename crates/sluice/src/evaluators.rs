@@ -60,22 +60,21 @@ impl ActiveEvaluators {
         self.sidecars.tell(ready);
     }
 
-    /// An event of the watch of `Evaluator`s. When this returns, no pod goes by the rules and policies of before.
+    /// An event of the watch of `Evaluator`s. When a list has ended, no pod goes by the rules and policies of before: a new
+    /// leader waits for one. Otherwise it may until the gate has prepared those of now.
     pub fn on_evaluators(&self, event: &Event<EvaluatorWire>) {
-        let Changed { enforced, shadow } = self.objects.apply(event);
+        let Changed { enforced, shadow, number } = self.objects.apply(event);
         let limits = self.objects.limits();
         for (place, limits) in limits.iter().enumerate() {
             self.sidecars.evaluators.limit(place, *limits);
         }
         let at_once: Vec<usize> = limits.iter().map(|limits| limits.concurrency).collect();
         self.gate.limit_evaluators(&at_once);
+        let is_list = matches!(event, Event::InitDone);
         if let Some(in_force) = enforced {
-            let rules: Vec<&str> = in_force.rules.iter().map(|rule| &**rule.name()).collect();
-            let asked =
-                self.sidecars.names.iter().zip(&in_force.sidecars).filter(|(_, policy)| policy.is_some());
-            let sidecars: Vec<&str> = asked.map(|(name, _)| &**name).collect();
-            tracing::info!(?rules, ?sidecars, "evaluators in force");
-            self.enforce(in_force);
+            self.gate.change_evaluators(number, config_of(&self.sidecars, in_force), is_list);
+        } else if is_list {
+            self.gate.enforce_evaluators();
         }
         if let Some(shadowed) = shadow {
             let names: Vec<&str> = shadowed.iter().map(|it| &**it.name()).collect();
@@ -86,9 +85,9 @@ impl ActiveEvaluators {
 
     /// Has the gate ask them.
     pub fn spawn(&self, tasks: &mut Tasks, cancel: &CancellationToken) {
-        let listing = self.gate.clone().list_for_evaluators(cancel.clone());
+        let following = self.gate.clone().follow_evaluators(cancel.clone());
         tasks.spawn("evaluators", async move {
-            listing.await;
+            following.await;
             Ok::<_, Infallible>(())
         });
         let shadows = self.gate.clone().ask_shadows(cancel.clone());
@@ -119,10 +118,6 @@ impl ActiveEvaluators {
         let other_pods = (in_rounds != 0).then(other_pods_form);
         let asker = Arc::new(ShadowAsker { evaluators: Arc::clone(&self.sidecars.evaluators), asked });
         Arc::new(ShadowConfig { evaluators, later, in_rounds, other_pods, asker })
-    }
-
-    fn enforce(&self, in_force: InForce) {
-        self.gate.evaluate_by(config_of(&self.sidecars, in_force));
     }
 }
 

@@ -98,6 +98,8 @@ pub struct Changed {
     /// What charges pods.
     pub enforced: Option<InForce>,
     pub shadow: Option<Vec<Shadowed>>,
+    /// How often what charges pods has changed by now.
+    pub number: u64,
 }
 
 impl Changed {
@@ -108,6 +110,7 @@ impl Changed {
         Self {
             enforced: (!before.0.answers_as(&enforced)).then_some(enforced),
             shadow: (!is_same_shadow).then_some(shadow),
+            number: 0,
         }
     }
 }

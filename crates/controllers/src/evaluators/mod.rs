@@ -66,6 +66,8 @@ struct Objects {
     listed: Option<BTreeMap<Arc<str>, Object>>,
     /// A list was read: who has no object has none.
     are_all_known: bool,
+    /// How often what charges pods has changed.
+    changes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +222,8 @@ impl EvaluatorObjects {
             let before = self.of(objects);
             let is_news = objects.apply(event);
             changed = Changed::between(before, self.of(objects));
+            objects.changes += u64::from(changed.enforced.is_some());
+            changed.number = objects.changes;
             is_news
         });
         changed
@@ -294,12 +298,12 @@ mod tests {
         let mut shadow = charging("example.com/b");
         shadow["mode"] = "Shadow".into();
         for day in 1..=5 {
-            let Changed { enforced, shadow } =
+            let Changed { enforced, shadow, .. } =
                 objects.apply(&Event::Apply(wire(&format!("shadow-{day}"), day, &shadow)));
             assert_eq!(names(enforced), None);
             assert_eq!(shadow.is_some(), day <= 4, "no more than {MOST_SHADOWS} are evaluated");
         }
-        let Changed { enforced, shadow } =
+        let Changed { enforced, shadow, .. } =
             objects.apply(&Event::Apply(wire("shadow-1", 1, &charging("example.com/b"))));
         assert_eq!(names(enforced).unwrap(), ["shadow-1"], "it is older");
         let shadow: Vec<_> = shadow.unwrap().iter().map(|it| it.name().to_string()).collect();

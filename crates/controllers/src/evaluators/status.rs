@@ -22,6 +22,8 @@ use super::{Kind, Object, Place};
 pub(super) struct Target<'f> {
     pub(super) name: &'f str,
     pub(super) place: Place,
+    /// Pods are charged by what is known of all objects, and not by what was known before.
+    pub(super) is_in_force: bool,
     /// `None`: that is not known yet.
     pub(super) figures: Option<&'f RuleFigures>,
     /// Rules that are in force at a time.
@@ -54,6 +56,10 @@ pub(super) fn patch(object: &Object, target: Target<'_>, now: Timestamp) -> Opti
         matches!(object.kind, Kind::Policy(_)) && matches!(target.place, Place::InForce | Place::Shadow);
     if is_asked && target.sidecar == Sidecar::Unknown {
         // Another leader has just begun to look for it: what was said stays until it is known.
+        return None;
+    }
+    if !target.is_in_force && target.place != Place::Shadow {
+        // What was said of its last generation is true still.
         return None;
     }
     let said = match target.place {

@@ -43,13 +43,15 @@ impl EvaluatorObjects {
         cancel: CancellationToken,
     ) {
         let mut changed = self.objects.subscribe();
+        let mut in_force = gate.evaluators_in_force();
         let mut backoff = Backoff::new(PAUSE, Duration::from_secs(60), process_seed());
         let mut ticks = interval(PACE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut figures = None;
         let telling = async {
             loop {
-                let patches = self.patches(&mut changed, &mut states, (figures.as_ref(), &metrics), &clock);
+                let known = (&mut changed, &mut in_force, &mut states);
+                let patches = self.patches(known, (figures.as_ref(), &metrics), &clock);
                 if !patches.is_empty() && token.is_held() {
                     let mut failed = false;
                     for (name, patch) in patches {
@@ -65,6 +67,7 @@ impl EvaluatorObjects {
                 let ended = tokio::select! {
                     changed = changed.changed() => changed.is_err(),
                     Ok(()) = states.changed() => false,
+                    Ok(()) = in_force.changed() => false,
                     led = leadership.changed() => led.is_err(),
                     _ = ticks.tick(), if token.is_held() && self.are_there() => {
                         figures = Some(gate.rule_figures().into_iter().collect());
@@ -85,13 +88,17 @@ impl EvaluatorObjects {
 
     fn patches(
         &self,
-        changed: &mut watch::Receiver<super::Objects>,
-        states: &mut watch::Receiver<Vec<EvaluatorState>>,
+        (changed, in_force, states): (
+            &mut watch::Receiver<super::Objects>,
+            &mut watch::Receiver<u64>,
+            &mut watch::Receiver<Vec<EvaluatorState>>,
+        ),
         (figures, metrics): (Option<&Figures>, &EvaluatorMetrics),
         clock: &ServerClock,
     ) -> Vec<(Arc<str>, Value)> {
         let objects = changed.borrow_and_update();
         let states = states.borrow_and_update();
+        let is_in_force = *in_force.borrow_and_update() == objects.changes;
         let now = clock.reckoned();
         let failures: Vec<_> = states.iter().map(EvaluatorState::failure).collect();
         let sidecar_of = |name: &Arc<str>, object: &super::Object| {
@@ -114,6 +121,7 @@ impl EvaluatorObjects {
                 let target = Target {
                     name,
                     place,
+                    is_in_force,
                     p99: p99.as_deref(),
                     differs,
                     spec: &object.spec,

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use sluice_engine::{PodId, QuotaId, Uid};
+use sluice_engine::{Charge, PodId, QuotaId, Uid};
 use sluice_index::{Gates, NamespaceId, PodRecord};
 
 use super::Accounts;
 use crate::accounts::parts::evaluations::lanes::AtOnce;
-use crate::accounts::parts::evaluations::{Answered, Evaluation};
+use crate::accounts::parts::evaluations::{Answered, Evaluation, Evaluations};
 use crate::action::Release;
 use crate::cluster::Cluster;
 use crate::cluster::machines::Owner;
@@ -34,7 +34,13 @@ impl Accounts {
         config: Option<Arc<EvaluatorsConfig>>,
         now: Moment,
     ) -> u32 {
+        let next = self.evaluations.take_next(config.as_ref());
         let revision = self.evaluations.configure(config);
+        if let Some(next) = next {
+            let is_as_read =
+                |id, read| cluster.pods.get(id).is_some_and(|it| Evaluations::is_as_read(read, it.version));
+            self.evaluations.adopt(next, is_as_read);
+        }
         let with_quotas = cluster.namespaces.iter().filter(|(_, known)| !known.quotas().is_empty());
         let concerned: Vec<NamespaceId> = with_quotas.map(|(id, _)| id).collect();
         let owners: Vec<Owner> = self.stages.owners().members().map(|(_, owner)| (**owner).clone()).collect();
@@ -99,6 +105,11 @@ impl Accounts {
         if selected != 0 {
             let is_waiting = record.gates != Gates::None;
             self.evaluations.ask(id, (record.namespace, selected), is_waiting, now);
+            if let Some(failed) = self.evaluations.take_refused(id, selected)
+                && let Some((hash, serial)) = self.evaluations.begin(id, record.namespace, selected)
+            {
+                self.evaluations.answered(serial, hash, Err(failed), now);
+            }
             let is_pending = self.evaluations.is_pending(record.namespace);
             if is_pending && !self.reclassification.is_paused(record.namespace) {
                 self.reclassify_later(cluster, record.namespace, Vec::new());
@@ -173,10 +184,9 @@ impl Accounts {
             true => self.evaluations.rounds().of(record.namespace),
             false => None,
         };
-        let is_launcher = cluster.machines.are_charged() && cluster.is_launcher(&record);
+        let native = native_of(cluster, &record);
         let is_waiting = record.gates != Gates::None;
         let counted = record.charge;
-        let native = if is_launcher { Arc::default() } else { Arc::clone(&counted) };
         Some(Evaluate {
             pod: id,
             namespace,
@@ -333,4 +343,10 @@ impl Accounts {
             ),
         })
     }
+}
+
+/// What is charged of the pod where no evaluator matches: nothing of a launcher, for its answer is charged beside its VM.
+pub(super) fn native_of(cluster: &Cluster, record: &PodRecord) -> Arc<Charge> {
+    let is_launcher = cluster.machines.are_charged() && cluster.is_launcher(record);
+    if is_launcher { Arc::default() } else { Arc::clone(&record.charge) }
 }

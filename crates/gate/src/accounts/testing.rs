@@ -67,6 +67,14 @@ impl Accounts {
         self.pauses.in_line()
     }
 
+    /// How many pods the first quota is charged for; `None`: its sums are not complete.
+    pub fn charged_pods(&self, cluster: &Cluster) -> Option<i128> {
+        let (id, _) = cluster.quotas.iter().next()?;
+        self.complete(cluster, id)?;
+        let used = self.queue().ledger(id)?.line(&sluice_engine::Resource::Pods)?.used();
+        Some(used.nanos() / 1_000_000_000)
+    }
+
     /// When a held target is looked at next, in seconds since the epoch.
     pub fn next_target(&self) -> Option<i64> {
         self.targets.next_due()

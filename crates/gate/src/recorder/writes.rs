@@ -1,21 +1,16 @@
 //! Writes of quotas' status: which are due, which are in flight, and the decisions whose charge they record.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ops::Bound;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use sluice_engine::{QuotaId, Timers};
 
+use super::marks::{InFlightNow, Mark, Marks};
 use super::stamp::Stamp;
 use crate::action::Record;
 use crate::backoff::delay_ms;
 use crate::config::Moment;
 use crate::orders::{Decision, Decisions};
-
-/// Writes in flight at a time.
-const AT_A_TIME: usize = 256;
-/// Those of quotas whose last write failed, or was not answered in time: whatever makes these slow, others have places.
-const REPEATED: usize = 4;
 
 /// The writes of one quota.
 #[derive(Debug, Default)]
@@ -48,15 +43,10 @@ pub struct InFlight {
 #[derive(Debug)]
 pub struct StatusWrites {
     by_quota: HashMap<QuotaId, StatusWrite>,
-    /// Quotas whose status may have to be written.
-    dirty: BTreeSet<QuotaId>,
-    /// Those of them whose last write failed.
-    dirty_again: BTreeSet<QuotaId>,
+    /// Quotas that are dirty.
+    marks: Marks,
     /// Quotas with a write in flight whose last write failed.
     repeated: HashSet<QuotaId>,
-    /// The last of each that was looked at.
-    looked_at: QuotaId,
-    repeated_last: QuotaId,
     /// Requests that were not answered yet, those of quotas that are gone included.
     requests: usize,
     /// Quotas to look at again at a moment (milliseconds).
@@ -69,11 +59,8 @@ impl StatusWrites {
     pub fn new(stamp: Stamp) -> Self {
         Self {
             by_quota: HashMap::new(),
-            dirty: BTreeSet::new(),
-            dirty_again: BTreeSet::new(),
+            marks: Marks::default(),
             repeated: HashSet::new(),
-            looked_at: QuotaId(0),
-            repeated_last: QuotaId(0),
             requests: 0,
             later: Timers::default(),
             stamp,
@@ -82,26 +69,25 @@ impl StatusWrites {
 
     /// The quota's status may have to be written.
     pub fn mark(&mut self, id: QuotaId) {
-        let has_failed = self.has_failed(id);
-        if has_failed { &mut self.dirty_again } else { &mut self.dirty }.insert(id);
+        let mark = match (self.has_failed(id), self.has_pending(id)) {
+            (true, _) => Mark::Again,
+            (false, true) => Mark::Charge,
+            (false, false) => Mark::Restate,
+        };
+        self.marks.mark(id, mark);
     }
 
     /// The next marked quota, in turn; its mark is removed.
     pub fn next(&mut self) -> Option<QuotaId> {
-        if self.requests >= AT_A_TIME {
-            return None;
-        }
-        if self.repeated.len() < REPEATED
-            && let Some(id) = pop_after(&mut self.dirty_again, &mut self.repeated_last)
-        {
-            return Some(id);
-        }
-        pop_after(&mut self.dirty, &mut self.looked_at)
+        self.marks.next(self.in_flight_now())
     }
 
     pub fn has_next(&self) -> bool {
-        let may_repeat = self.repeated.len() < REPEATED && !self.dirty_again.is_empty();
-        self.requests < AT_A_TIME && (may_repeat || !self.dirty.is_empty())
+        self.marks.has_next(self.in_flight_now())
+    }
+
+    fn in_flight_now(&self) -> InFlightNow {
+        InFlightNow { all: self.requests, repeated: self.repeated.len() }
     }
 
     /// The next write of the quota has to record the charge of this decision.
@@ -248,8 +234,7 @@ impl StatusWrites {
 
     /// Nothing is to be written of the quota.
     pub fn unmark(&mut self, id: QuotaId) {
-        self.dirty.remove(&id);
-        self.dirty_again.remove(&id);
+        self.marks.unmark(id);
     }
 
     /// Marks the quotas whose time has come.
@@ -279,17 +264,9 @@ impl StatusWrites {
     }
 }
 
-/// The first one after the last, in turn.
-fn pop_after(ids: &mut BTreeSet<QuotaId>, last: &mut QuotaId) -> Option<QuotaId> {
-    let after = (Bound::Excluded(*last), Bound::Unbounded);
-    let id = ids.range(after).next().or_else(|| ids.first()).copied()?;
-    *last = id;
-    ids.remove(&id);
-    Some(id)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::marks::{AT_A_TIME, REPEATED, RESTATED};
     use super::*;
 
     fn at(mono_ms: u64) -> Moment {
@@ -321,5 +298,45 @@ mod tests {
         writes.answered(begun[0]);
         writes.end_request(begun[0]);
         assert!(writes.has_next());
+    }
+    /// As after a change that is about all quotas.
+    #[test]
+    fn a_charge_waits_for_few_of_all_statuses_that_are_written() {
+        let mut writes = StatusWrites::new(Stamp::numbered(1));
+        let all = 0..1_000;
+        all.clone().for_each(|id| writes.mark(QuotaId(id)));
+        let begin = |writes: &mut StatusWrites| {
+            let mut begun = Vec::new();
+            while let Some(id) = writes.next() {
+                writes.begin(id, 0, at(0));
+                begun.push(id.0);
+            }
+            assert!(!writes.has_next());
+            begun
+        };
+        let end = |writes: &mut StatusWrites, id: u32| {
+            writes.answered(QuotaId(id));
+            writes.end_request(QuotaId(id));
+        };
+        let mut begun = begin(&mut writes);
+        assert_eq!(begun.len(), RESTATED);
+        writes.charge(QuotaId(900), (sluice_engine::PodId(7), 1));
+        assert_eq!(begin(&mut writes), [900], "all others have to wait");
+        end(&mut writes, 900);
+        writes.mark(QuotaId(900));
+        // Pods that go all the time keep no status from being written.
+        let mut restated = 0;
+        while restated + begun.len() < all.len() {
+            for id in begun.drain(..) {
+                end(&mut writes, id);
+            }
+            for id in 2_000..2_256 {
+                writes.charge(QuotaId(id), (sluice_engine::PodId(7), 1));
+            }
+            begun = begin(&mut writes);
+            let count = begun.iter().filter(|id| **id < 1_000).count();
+            assert!(count >= AT_A_TIME / 16, "{count}");
+            restated += count;
+        }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use sluice_engine::Uid;
+use sluice_engine::{PodId, Uid};
+use sluice_index::Version;
 
 use super::State;
 use crate::config::Moment;
-use crate::evaluators::{Evaluate, EvaluatorsConfig, MOST_EVALUATORS};
+use crate::evaluators::{AskNext, Content, Evaluate, EvaluatorsConfig, Failed, MOST_EVALUATORS, Said};
+use crate::shadow::SeenPod;
 
 impl State {
     /// From now on these evaluators are asked, or none. No pod of the namespaces that are concerned is released before each
@@ -21,6 +23,41 @@ impl State {
         }
         self.carry_out();
         revision
+    }
+
+    /// These evaluators are about to be in force, and answer at once. Returns their number: pods have to be [seen by
+    /// it](Self::see_for_next) until [`Self::follow_evaluators`] puts them in force.
+    pub(crate) fn expect_evaluators(&mut self, config: Arc<EvaluatorsConfig>) -> u32 {
+        self.accounts.expect_evaluators(config)
+    }
+
+    /// Whether these evaluators are about to be in force.
+    pub(crate) fn expects(&self, config: &Arc<EvaluatorsConfig>) -> bool {
+        self.accounts.expects(config)
+    }
+
+    /// The pod has this content in this version, read for the next evaluators. Returns the question about it to these, if
+    /// there is one.
+    pub(crate) fn see_for_next(
+        &mut self,
+        pod: &SeenPod,
+        version: Version,
+        content: Content,
+    ) -> Option<AskNext> {
+        let id = self.seen(pod)?;
+        self.accounts.see_for_next(&self.cluster, id, version, content)
+    }
+
+    /// The next evaluators of this number say this of the pod in this version.
+    pub(crate) fn say_for_next(
+        &mut self,
+        (id, uid): (PodId, &Uid),
+        of: (Version, u32),
+        said: Result<Said, Failed>,
+    ) {
+        if self.cluster.pods.get(id).is_some_and(|record| record.uid == *uid) {
+            self.accounts.say_for_next(id, of, said);
+        }
     }
 
     /// These evaluators do not work, a bit for each, by their places in the configuration.

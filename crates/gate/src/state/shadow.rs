@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sluice_engine::{Charge, PodId};
+use sluice_index::Version;
 
 use super::State;
 use crate::config::Moment;
@@ -16,10 +17,12 @@ impl State {
         self.accounts.follow_shadow(config)
     }
 
-    /// The pod was seen with this content, after it was applied. Returns what Kubernetes counts of it, if its rules have to
-    /// be evaluated.
-    pub fn see_in_shadow(&mut self, pod: &SeenPod, content: Content) -> Option<Arc<Charge>> {
+    /// The pod was seen with this content, in the version that was applied. Returns what Kubernetes counts of it, if its
+    /// rules have to be evaluated.
+    pub fn see_in_shadow(&mut self, pod: &SeenPod, version: Version, content: Content) -> Option<Arc<Charge>> {
         let id = self.seen(pod)?;
+        // Of a later version the watch tells in a moment; an earlier one is over.
+        self.cluster.pods.get(id).filter(|record| record.version == version)?;
         self.accounts.see_in_shadow(&self.cluster, id, content)
     }
 
@@ -86,7 +89,7 @@ impl State {
         figures
     }
 
-    fn seen(&self, pod: &SeenPod) -> Option<PodId> {
+    pub(super) fn seen(&self, pod: &SeenPod) -> Option<PodId> {
         let (id, _) = self.cluster.named(&pod.namespace, &pod.name)?;
         self.cluster.pods.get(id).is_some_and(|record| record.uid == pod.uid).then_some(id)
     }

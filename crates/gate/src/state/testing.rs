@@ -97,6 +97,10 @@ impl State {
     }
 
     /// When a held target is looked at next, in seconds since the epoch.
+    pub(crate) fn charged_pods(&self) -> Option<i128> {
+        self.accounts.charged_pods(&self.cluster)
+    }
+
     pub(crate) fn next_target(&self) -> Option<i64> {
         self.accounts.next_target()
     }

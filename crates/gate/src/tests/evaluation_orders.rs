@@ -23,6 +23,9 @@ fn step(setting: &'static Setting) -> impl Strategy<Value = Step> {
         12 => deliveries(&[Kind::Pod]),
         1 => any::<u8>().prop_map(|replica| Step::Relist(replica, Kind::Pod)),
         1 => any::<u8>().prop_map(Step::Policy),
+        1 => any::<u8>().prop_map(Step::Expect),
+        3 => (any::<u8>(), 1..6u8).prop_map(|(replica, count)| Step::ReadBeside(replica, count)),
+        1 => any::<u8>().prop_map(Step::Switch),
         3 => crashes(),
         5 => waits(),
     ]
@@ -38,7 +41,7 @@ pub(super) fn steps_that_get_far(setting: &'static Setting) -> impl Strategy<Val
     let namespaces = u8::try_from(setting.namespaces.len()).unwrap();
     let silence = (any::<u8>(), (0..namespaces, 0..setting.pods.min(5)), any::<bool>());
     let step = prop_oneof![
-        82 => step(setting),
+        86 => step(setting),
         2 => silence.prop_map(|(replica, pod, is_silent)| Step::Silence(replica, pod, is_silent)),
         2 => Just(Step::Calm),
     ];
@@ -48,7 +51,7 @@ pub(super) fn steps_that_get_far(setting: &'static Setting) -> impl Strategy<Val
 /// As [`steps`], by the same rules all the time. With others a release without an answer is not repeated before the pod has
 /// an answer by them, and whether it was done is not waited for.
 fn steps_by_one_policy(setting: &'static Setting) -> impl Strategy<Value = Vec<Step>> {
-    let is_other = |step: &Step| matches!(step, Step::Policy(_));
+    let is_other = |step: &Step| matches!(step, Step::Policy(_) | Step::Switch(_));
     steps(setting).prop_map(move |steps| steps.into_iter().filter(|step| !is_other(step)).collect())
 }
 

@@ -10,10 +10,11 @@ use sluice_engine::{Amount, Charge, Resource};
 use sluice_index::Gates;
 
 use super::server::{CPU, Change, Kind, Server, is_gated, pod_milli, uid};
+use super::shadow::{seen, version_of};
 use super::step::{Fault, Trouble};
 use super::world::World;
 use crate::{
-    Again, AskEvaluators, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, OtherPodsForm, Outcome,
+    Again, AskEvaluators, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, OtherPodsForm, Outcome,
     Price, Release, Said, Selection, State,
 };
 
@@ -72,6 +73,8 @@ pub struct Evaluators {
     asked: BTreeMap<usize, (u64, BTreeSet<String>)>,
     /// How often the rules of each replica's evaluator have changed.
     policies: BTreeMap<usize, u64>,
+    /// The rules that evaluators of replicas are about to follow.
+    next: BTreeMap<usize, NextPolicy>,
     /// The least and the most that a pod was charged by any process, by uid: what Kubernetes counts is among it.
     charged: BTreeMap<String, (u64, u64)>,
     /// How long the server's log was when processes began to lead.
@@ -86,6 +89,17 @@ pub struct Evaluators {
     shown: BTreeMap<(usize, String), (u64, usize)>,
     /// What replicas have asked to release: in which life, which pod of which namespace, by which round.
     sent: Vec<Asked>,
+}
+
+/// Rules that a replica is about to follow.
+#[derive(Debug)]
+struct NextPolicy {
+    config: Arc<EvaluatorsConfig>,
+    number: u32,
+    /// Pods that are still to be read beside the watch.
+    unread: Vec<Value>,
+    /// The version in which each pod was answered about, by its uid.
+    answered: BTreeMap<String, u64>,
 }
 
 /// A release that was asked for.
@@ -170,13 +184,18 @@ impl Evaluators {
 
     /// The replica knows nothing of what was answered.
     pub fn forget(&mut self, replica: usize, now_ms: u64) {
+        self.next.remove(&replica);
         self.asked.insert(replica, (now_ms, BTreeSet::new()));
     }
 
     /// What the evaluator of a replica says of a pod: another one says something else.
     fn price(&self, replica: usize, pod: &Value) -> u64 {
+        self.price_by(self.policies.get(&replica).copied().unwrap_or_default(), replica, pod)
+    }
+
+    /// The same by these rules.
+    fn price_by(&self, policy: u64, replica: usize, pod: &Value) -> u64 {
         let label = pod["metadata"]["labels"]["price"].as_str().map(|text| text.parse().unwrap());
-        let policy = self.policies.get(&replica).copied().unwrap_or_default();
         let other = (content_of(pod) >> 40) as u64 + replica as u64 + policy;
         label.unwrap_or_else(|| 2 * pod_milli(pod)) + 150 * (other % 3)
     }
@@ -218,6 +237,7 @@ impl World {
         let now = self.moment();
         *self.evaluators.policies.entry(replica).or_default() += 1;
         self.evaluators.forget(replica, self.now_ms);
+        self.replicas[replica].unread = None;
         self.replicas[replica].state.follow_evaluators(Some(self.server.evaluators()), now);
         self.replicas[replica].relist(&self.server, Kind::Pod);
     }
@@ -248,23 +268,102 @@ impl World {
         let is_silent = self.evaluators.silent.contains(&(replica, question.name.to_string()));
         let answer = match (found, fault) {
             (Some(object), Fault::None) if !is_silent => {
-                let milli_cpu = self.evaluators.price(replica, object);
-                let given = self.evaluators.given.entry((name.clone(), hash)).or_insert(milli_cpu);
-                *given = milli_cpu.min(*given);
-                let native = pod_milli(object);
-                let (least, most) = self.evaluators.charged.entry(name.clone()).or_insert((native, native));
-                (*least, *most) = (milli_cpu.min(*least), milli_cpu.max(*most));
-                if let Some(price) = self.server.prices.as_mut().and_then(|prices| prices.get_mut(&name)) {
-                    // A leader may take the pod for this from now on.
-                    *price = milli_cpu.min(*price);
-                }
-                let amount = Amount::from_nanos(i128::from(milli_cpu) * 1_000_000);
-                let pairs = [(Resource::from_quota_key(CPU), amount), (Resource::Pods, Amount::ONE)];
-                Ok(Price::Charge(Arc::new(Charge::from_pairs(pairs))))
+                let (milli_cpu, object) = (self.evaluators.price(replica, object), object.clone());
+                Ok(self.priced(&object, milli_cpu))
             }
-            _ => Err(Failed { text: "sizes did not answer".into(), by: 0, again: Again::Later }),
+            _ => Err(silence()),
         };
         Outcome::Evaluated { pod, uid: question.uid.clone(), hash, serial, answer: answer.map(Said::from) }
+    }
+
+    /// The evaluator answers that the pod takes so many thousandths of a CPU.
+    fn priced(&mut self, pod: &Value, milli_cpu: u64) -> Price {
+        let name = uid(pod).to_owned();
+        let given = self.evaluators.given.entry((name.clone(), content_of(pod))).or_insert(milli_cpu);
+        *given = milli_cpu.min(*given);
+        let native = pod_milli(pod);
+        let (least, most) = self.evaluators.charged.entry(name.clone()).or_insert((native, native));
+        (*least, *most) = (milli_cpu.min(*least), milli_cpu.max(*most));
+        if let Some(price) = self.server.prices.as_mut().and_then(|prices| prices.get_mut(&name)) {
+            // A leader may take the pod for this from now on.
+            *price = milli_cpu.min(*price);
+        }
+        let amount = Amount::from_nanos(i128::from(milli_cpu) * 1_000_000);
+        let pairs = [(Resource::from_quota_key(CPU), amount), (Resource::Pods, Amount::ONE)];
+        Price::Charge(Arc::new(Charge::from_pairs(pairs)))
+    }
+
+    /// The evaluator of a replica is about to follow other rules. One that is sent other pods does so at once.
+    pub fn expect_policy(&mut self, replica: usize) {
+        if self.evaluators.in_rounds || self.server.prices.is_none() {
+            return;
+        }
+        let config = self.server.evaluators();
+        let number = self.replicas[replica].state.expect_evaluators(Arc::clone(&config));
+        let unread = self.server.all(Kind::Pod, "").map(|(_, pod)| pod.clone()).collect();
+        let next = NextPolicy { config, number, unread, answered: BTreeMap::new() };
+        self.evaluators.next.insert(replica, next);
+        self.replicas[replica].unread = Some(Vec::new());
+    }
+
+    /// So many more pods are read for the rules that the evaluator is about to follow.
+    pub fn read_beside(&mut self, replica: usize, count: usize) {
+        for _ in 0..count {
+            let next = self.evaluators.next.get_mut(&replica);
+            let Some(pod) = next.and_then(|next| next.unread.pop()) else { return };
+            self.ask_next_about(replica, &pod);
+        }
+    }
+
+    /// Pods that the watch has shown are asked about by the rules that the evaluator is about to follow.
+    pub fn ask_next(&mut self, replica: usize) {
+        for pod in self.replicas[replica].unread.as_mut().map(std::mem::take).unwrap_or_default() {
+            self.ask_next_about(replica, &pod);
+        }
+    }
+
+    fn ask_next_about(&mut self, replica: usize, pod: &Value) {
+        let Some(number) = self.evaluators.next.get(&replica).map(|next| next.number) else { return };
+        let content = Content { hash: content_of(pod), selected_by: 1, revision: number };
+        let version = version_of(pod);
+        let state = &mut self.replicas[replica].state;
+        let Some(ask) = state.see_for_next(&seen(pod), version, content) else { return };
+        let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+        let said = if self.evaluators.silent.contains(&(replica, name)) {
+            Err(silence())
+        } else {
+            let policy = self.evaluators.policies.get(&replica).copied().unwrap_or_default() + 1;
+            let milli_cpu = self.evaluators.price_by(policy, replica, pod);
+            Ok(Said::from(self.priced(pod, milli_cpu)))
+        };
+        let state = &mut self.replicas[replica].state;
+        state.say_for_next((ask.pod, &ask.uid), (version, number), said);
+        if let Some(next) = self.evaluators.next.get_mut(&replica) {
+            next.answered.insert(uid(pod).to_owned(), version.number());
+        }
+    }
+
+    /// The evaluator follows the rules that were next. What was not read for them is listed.
+    pub fn switch_policy(&mut self, replica: usize) {
+        let Some(next) = self.evaluators.next.remove(&replica) else { return };
+        self.replicas[replica].unread = None;
+        *self.evaluators.policies.entry(replica).or_default() += 1;
+        let now = self.moment();
+        let is_all = next.unread.is_empty();
+        self.evaluators.forget(replica, self.now_ms);
+        let state = &self.replicas[replica].state;
+        let is_answered = |(_, pod): (_, &sluice_index::PodRecord)| {
+            let name = pod.uid.to_string();
+            (next.answered.get(&name) == Some(&pod.version.number())).then_some(name)
+        };
+        let answered: BTreeSet<String> = state.index().0.iter().filter_map(is_answered).collect();
+        if let Some((_, known)) = self.evaluators.asked.get_mut(&replica) {
+            known.extend(answered);
+        }
+        self.replicas[replica].state.follow_evaluators(Some(next.config), now);
+        if !is_all {
+            self.replicas[replica].relist(&self.server, Kind::Pod);
+        }
     }
 
     /// A pod that was released takes what was answered about just what it is.
@@ -296,6 +395,10 @@ impl World {
             self.server.prices = Some(pods.map(price).collect());
         }
     }
+}
+
+fn silence() -> Failed {
+    Failed { text: "sizes did not answer".into(), by: 0, again: Again::Later }
 }
 
 /// Whether a quota is about pods of a namespace, as [`Server::is_about`].

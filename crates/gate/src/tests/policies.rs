@@ -35,7 +35,7 @@ impl Story {
     }
 
     /// All pods are listed again, as after a change of the evaluators.
-    fn list_again(&mut self, now: u64) {
+    pub(super) fn list_again(&mut self, now: u64) {
         for (_, pod) in self.server.pods() {
             self.state.apply_pod_of(pod, super::evaluator::content_of(pod), at(now));
         }

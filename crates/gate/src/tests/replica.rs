@@ -26,6 +26,8 @@ pub struct Replica {
     /// The leader before it had nothing under way.
     pub is_handed_over: bool,
     pub deposed_at: Option<u64>,
+    /// Pods that watches have shown and that the next evaluators were not asked about; `None`: there are none.
+    pub unread: Option<Vec<Value>>,
 }
 
 /// The objects that there were at some moment, in pages.
@@ -57,6 +59,7 @@ impl Replica {
             catches_up: leads.then_some(cursor),
             is_handed_over: false,
             deposed_at: None,
+            unread: None,
         };
         server.tell(&mut new.state, now);
         // Pods come last only by chance: the lists are not in any order.
@@ -96,6 +99,7 @@ impl Replica {
                 if kind == Kind::Quota {
                     self.state.apply_listed_quota(&wire(object), now);
                 } else {
+                    self.unread.iter_mut().filter(|_| kind == Kind::Pod).for_each(|it| it.push(object.clone()));
                     see(&mut self.state, &Change { kind, is_gone: false, object }, now);
                 }
             }
@@ -109,6 +113,8 @@ impl Replica {
             let cursor = &mut self.cursors[kind as usize];
             let until = cursor.saturating_add(count).min(server.log.len());
             for change in server.log[*cursor..until].iter().filter(|change| change.kind == kind) {
+                let is_there = kind == Kind::Pod && !change.is_gone;
+                self.unread.iter_mut().filter(|_| is_there).for_each(|it| it.push(change.object.clone()));
                 see(&mut self.state, change, now);
             }
             *cursor = until;

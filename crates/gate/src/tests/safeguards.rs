@@ -13,6 +13,8 @@ use super::world::{SHARED, Setting, TEAM, World};
 pub enum Safeguard {
     /// An answer counts for the content that was asked about, and for no other.
     Version,
+    /// What evaluators have said before they are in force counts for the version of the pod that they were asked about.
+    Next,
     /// Nothing is released in a namespace before the pods that run there are answered.
     Pause,
     /// What a predecessor has recorded is kept until the pods that may take it are answered.
@@ -57,7 +59,7 @@ fn without_any_safeguard_of_evaluators_each_simulation_of_them_fails() {
         [(&TEAM, Trouble::TwoLeaders), (&TEAM, Trouble::Expiry), (&SHARED, Trouble::TwoLeaders)]
     {
         let mut most = 0;
-        for safeguard in [Safeguard::Version, Safeguard::Pause, Safeguard::InFlight] {
+        for safeguard in [Safeguard::Version, Safeguard::Next, Safeguard::Pause, Safeguard::InFlight] {
             let runs = fails_in(Some(safeguard), setting, trouble, RUNS);
             most = most.max(runs.unwrap_or_else(|| panic!("{safeguard:?}, {trouble:?}, {setting:?}")));
         }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use sluice_engine::evaluation::{Strategy as Kept, combine};
 use sluice_engine::{Amount, Charge, Claim, QuotaId, Resource};
+use sluice_index::Version;
 
 use super::protocol::steps;
 use super::replica::Replica;
@@ -75,10 +76,14 @@ pub fn seen(pod: &Value) -> SeenPod {
     SeenPod { namespace: text("namespace"), name: text("name"), uid: sluice_engine::Uid::parse(uid(pod)) }
 }
 
+pub fn version_of(pod: &Value) -> Version {
+    Version::parse(pod["metadata"]["resourceVersion"].as_str())
+}
+
 pub fn say(state: &mut State, pod: &Value, hash: u128, opinion: &Opinion) {
     let seen = seen(pod);
     let content = Content { hash, selected_by: 1, revision: state.shadow_revision() };
-    if state.see_in_shadow(&seen, content).is_some() {
+    if state.see_in_shadow(&seen, version_of(pod), content).is_some() {
         state.on_opinions(&seen, content, vec![(0, opinion.clone())]);
     }
 }

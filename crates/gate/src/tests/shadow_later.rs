@@ -8,7 +8,7 @@ use sluice_engine::{Amount, Charge, PodId, Resource};
 
 use super::evaluator::content_of;
 use super::server::CPU;
-use super::shadow::{config, seen};
+use super::shadow::{config, seen, version_of};
 use super::stories::{Story, at};
 use super::team::NAMESPACE;
 use crate::{Content, Opinion, RuleFigures, SaidLater, Selection, ShadowConfig, State};
@@ -25,7 +25,7 @@ fn with_sidecar() -> ShadowConfig {
 pub fn see(state: &mut State, pod: &Value, hash: u128) {
     let selected_by = if pod["metadata"]["labels"]["app"] == "db" { 0b11 } else { 0b01 };
     let content = Content { hash, selected_by, revision: state.shadow_revision() };
-    if state.see_in_shadow(&seen(pod), content).is_some() {
+    if state.see_in_shadow(&seen(pod), version_of(pod), content).is_some() {
         state.on_opinions(&seen(pod), content, vec![(0, Opinion::NoMatch)]);
     }
 }
@@ -166,7 +166,7 @@ fn who_selects_a_pod_later_is_asked_about_it_though_another_has_said_something()
     let pod = story.server.pods().next().unwrap().1.clone();
     let hash = content_of(&pod);
     let content = Content { hash, selected_by: 0b111, revision: story.state.shadow_revision() };
-    story.state.see_in_shadow(&seen(&pod), content);
+    story.state.see_in_shadow(&seen(&pod), version_of(&pod), content);
     story.state.on_opinions(&seen(&pod), content, Vec::new());
     let asked = |story: &mut Story| {
         let asked = story.state.plan_shadow_asks(NAMESPACE, (0, PodId(0)), at(10));

@@ -19,6 +19,12 @@ pub enum Step {
     Relabel(PodAt, u64),
     /// The evaluator of this replica follows other rules.
     Policy(u8),
+    /// It is about to follow other rules: pods are read for them, and asked about, while it follows those of before.
+    Expect(u8),
+    /// So many more pods are read for the rules that this replica's evaluator is about to follow.
+    ReadBeside(u8, u8),
+    /// It follows them.
+    Switch(u8),
     /// The evaluator of this replica answers no question about pods of this name from now on, or does again.
     Silence(u8, PodAt, bool),
     /// A client asks for another size, and the API server asks this replica.

@@ -163,6 +163,7 @@ impl World {
     pub fn deliver(&mut self, replica: usize, kind: Kind, count: usize) {
         let now = self.moment();
         self.replicas[replica].deliver(&self.server, kind, count, now);
+        self.ask_next(replica);
     }
 
     pub fn deliver_to(&mut self, replica: usize) {
@@ -249,6 +250,9 @@ impl World {
                 pod["metadata"]["labels"]["price"] = price.to_string().into();
             }),
             Step::Policy(at) => self.change_policy(process(at)),
+            Step::Expect(at) => self.expect_policy(process(at)),
+            Step::ReadBeside(at, count) => self.read_beside(process(at), usize::from(count)),
+            Step::Switch(at) => self.switch_policy(process(at)),
             Step::Silence(at, pod, is_silent) => {
                 self.evaluators.silence(process(at), &setting.pod(pod).2, is_silent);
             }

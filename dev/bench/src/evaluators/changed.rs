@@ -1,5 +1,5 @@
 //! The time that a changed rule takes in a large cluster until it is enforced everywhere, and how long a quota releases
-//! nothing meanwhile.
+//! nothing meanwhile: while pods are read by the changed rule, and from the moment when it is in force.
 
 use std::time::{Duration, Instant};
 
@@ -38,16 +38,21 @@ pub(super) async fn measure(run: &Run) -> anyhow::Result<Value> {
         let (times, writes) = (in_force(&controller), server.read(World::quota_writes));
         let began = Instant::now();
         ensure!(server.change(|world| world.set_rule(&rule(after))), "the rule is not replaced");
-        let is_seen = || async { (in_force(&controller) > times).then_some(()) };
-        wait::eventually(QUIET, is_seen, "the changed rule to be in force").await?;
+        let is_in_force = || async { (in_force(&controller) > times).then_some(()) };
+        let read = async {
+            wait::eventually(CHANGED, is_in_force, "the changed rule to be in force").await?;
+            Ok(began.elapsed().as_secs_f64())
+        };
+        let (prepared, read) = tokio::try_join!(releases(&server), read)?;
         let (paused, end) = tokio::try_join!(releases(&server), enforced(&server, &controller, after))?;
         let excess = server.read(World::excess);
         ensure!(excess == 0, "{excess} pods were released although their quota was full");
         let longest = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
         Ok(json!({
             "pods": size.pods, "namespaces": size.namespaces, "peak_mib": controller.peak_mib()?,
-            "enforced_s": end.saturating_duration_since(began).as_secs_f64(),
+            "read_s": read, "enforced_s": end.saturating_duration_since(began).as_secs_f64(),
             "quota_writes": server.read(World::quota_writes).saturating_sub(writes),
+            "while_read_s": longest(&prepared), "while_read_s_by_place": prepared,
             "paused_s": longest(&paused), "paused_s_by_place": paused,
             "unpaused_s": longest(&unpaused), "unpaused_s_by_place": unpaused,
         }))

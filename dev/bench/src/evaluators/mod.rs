@@ -68,7 +68,7 @@ fn print(file: &Value) -> anyhow::Result<()> {
     )
 }
 
-const LINES: [Judged; 27] = [
+const LINES: [Judged; 29] = [
     (
         "sidecar, other pods not sent, one namespace: releases beside without",
         "waiting/0/ratio",
@@ -96,7 +96,9 @@ const LINES: [Judged; 27] = [
     ("first waiting pod released after the lists, s", "large/first_release_s", Some(AtMost(1.0))),
     ("state locked, the longest p99, ms", "large/lock_p99_ms", Some(AtMost(2.0))),
     ("a changed rule: until it is enforced everywhere, s", "changed/enforced_s", Some(AtMost(30.0))),
-    ("a quota stands still for it at most, s", "changed/paused_s", Some(AtMost(1.0))),
+    ("until it is in force, s", "changed/read_s", None),
+    ("a quota stands still until then at most, s", "changed/while_read_s", Some(AtMost(1.0))),
+    ("from then on at most, s", "changed/paused_s", Some(AtMost(1.0))),
     ("sidecar that is not there: added CPU seconds per second", "dead/added_cpu_share", Some(AtMost(0.01))),
     ("with it", "dead/cpu_share", None),
     ("a held pod is told after, s", "dead/told_after_s", Some(AtMost(3.0))),

@@ -27,6 +27,7 @@ fn of(place: Place) -> Target<'static> {
     Target {
         name: "a",
         place,
+        is_in_force: true,
         figures: None,
         most: 16,
         sidecar,
@@ -195,7 +196,10 @@ fn figures_are_told_while_the_rule_is_in_force() {
     let known = object(&good(), first);
     assert_eq!(patch(&known, in_force, at(200)), None, "nothing is written where nothing has changed");
     assert_eq!(patch(&known, of(Place::InForce), at(200)), None, "another leader does not know them yet");
-    let off = patch(&known, Target { place: Place::Off, ..in_force }, at(200)).unwrap();
+    let to_be_off = Target { place: Place::Off, ..in_force };
+    let before = Target { is_in_force: false, ..to_be_off };
+    assert_eq!(patch(&known, before, at(200)), None, "pods are charged by it still");
+    let off = patch(&known, to_be_off, at(200)).unwrap();
     assert_eq!((&off["status"]["matched"], &off["status"]["held"]), (&Value::Null, &Value::Null));
 }
 

@@ -5,6 +5,7 @@ mod counts;
 mod in_rounds;
 pub mod lanes;
 mod line;
+mod next;
 mod open;
 mod questions;
 pub mod rounds;
@@ -17,11 +18,12 @@ use std::sync::Arc;
 use sluice_engine::{Charge, PodId, Timers};
 use sluice_index::{NamespaceId, push_tightly};
 
-use crate::evaluators::{Content, EvaluatorsConfig, Price};
+use crate::evaluators::{Content, EvaluatorsConfig, Failed, Price};
 use broken::Broken;
 use counts::Counts;
 use lanes::{AtOnce, Lanes};
 use line::{Line, Place};
+use next::Next;
 use open::Open;
 use questions::NEVER;
 use rounds::Rounds;
@@ -115,6 +117,11 @@ pub struct Evaluations {
     last_serial: u64,
     charges: HashSet<Arc<Charge>>,
     shared_since_sweep: usize,
+    /// Evaluators that are about to be in force.
+    next: Option<Next>,
+    last_next: u32,
+    /// Pods about which the evaluators of now had no answer when they were next: who was asked, and why there is none.
+    refused: HashMap<PodId, (u16, Box<Failed>)>,
 }
 
 impl Evaluations {
@@ -166,6 +173,7 @@ impl Evaluations {
             last_serial,
             moved,
             broken: std::mem::take(&mut self.broken),
+            last_next: self.last_next,
             ..Self::default()
         };
         revision
@@ -200,6 +208,9 @@ impl Evaluations {
         known.hash = hash;
         known.selected_by = content.selected_by;
         (known.read, known.is_stale) = (revision, false);
+        if is_changed {
+            self.refused.remove(&id);
+        }
         if let Some(open) = self.open.get_mut(&id).filter(|_| is_changed) {
             // Nothing was said yet of what it is now. It does not leave the turns of those that fail by that.
             (open.failure, open.is_again) = (None, false);

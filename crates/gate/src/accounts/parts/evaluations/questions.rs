@@ -157,6 +157,7 @@ impl Evaluations {
 
     pub fn forget(&mut self, id: PodId, namespace: NamespaceId) {
         self.leave(id, namespace);
+        self.forget_for_next(id);
         if let Some(known) = self.known.get_mut(id.0 as usize) {
             *known = Known::default();
         }
@@ -178,7 +179,7 @@ impl Evaluations {
             return None;
         };
         self.last_serial += 1;
-        open.serial = Some(self.last_serial);
+        (open.serial, open.has_turn) = (Some(self.last_serial), false);
         let flight = Flight { pod: id, selected, has_failed: open.failures > 0 };
         self.lanes.begin(self.last_serial, flight);
         let [high, low] = known.hash;

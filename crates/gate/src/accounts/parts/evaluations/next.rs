@@ -1,0 +1,139 @@
+//! Evaluators that are about to be in force, and what they say of pods before they are.
+//!
+//! Meanwhile pods are charged by those that are in force still. So a quota stands still only while its pods are charged anew,
+//! and not while they are read.
+
+use std::sync::Arc;
+
+use sluice_engine::PodId;
+use sluice_index::{Version, push_tightly};
+
+use super::{Evaluations, Last, halves};
+use crate::evaluators::{Content, EvaluatorsConfig, Failed, Said};
+
+/// What the next evaluators say of a pod. There is one of each pod, so it is small.
+#[derive(Clone, Debug)]
+struct Entry {
+    /// The version of the pod that this is about.
+    version: Version,
+    /// The hash of its content.
+    hash: [u64; 2],
+    /// The evaluators that select the pod by its labels.
+    selected_by: u16,
+    /// Those that were asked; 0: none are to be.
+    asked: u16,
+    /// `None`: they have not answered.
+    said: Option<Result<Said, Box<Failed>>>,
+}
+
+/// Evaluators that are about to be in force.
+#[derive(Debug)]
+pub struct Next {
+    config: Arc<EvaluatorsConfig>,
+    /// Tells them from others that were next.
+    number: u32,
+    /// By the number of the pod's handle.
+    pods: Vec<Option<Entry>>,
+}
+
+impl Next {
+    fn entry(&mut self, id: PodId) -> Option<&mut Option<Entry>> {
+        let at = id.0 as usize;
+        while self.pods.len() <= at {
+            push_tightly(&mut self.pods, None);
+        }
+        self.pods.get_mut(at)
+    }
+}
+
+impl Evaluations {
+    /// These are about to be in force. Returns their number, by which contents of pods are read for them.
+    pub fn expect(&mut self, config: Arc<EvaluatorsConfig>) -> u32 {
+        self.last_next = self.last_next.wrapping_add(1).max(1);
+        let number = self.last_next;
+        self.next = Some(Next { config, number, pods: Vec::new() });
+        number
+    }
+
+    /// Whether these evaluators are the next ones.
+    pub fn expects(&self, config: &Arc<EvaluatorsConfig>) -> bool {
+        self.next.as_ref().is_some_and(|next| Arc::ptr_eq(&next.config, config))
+    }
+
+    /// The next evaluators, if they have this number.
+    pub fn next_config(&self, number: u32) -> Option<Arc<EvaluatorsConfig>> {
+        self.next.as_ref().filter(|next| next.number == number).map(|next| Arc::clone(&next.config))
+    }
+
+    /// The pod has this content in this version, about which the `asked` of the next evaluators are asked.
+    pub fn see_for_next(&mut self, id: PodId, version: Version, content: Content, asked: u16) {
+        let hash = halves(content.hash);
+        let selected_by = content.selected_by;
+        let Some(next) = self.next.as_mut().filter(|next| next.number == content.revision) else { return };
+        if let Some(entry) = next.entry(id) {
+            *entry = Some(Entry { version, hash, selected_by, asked, said: None });
+        }
+    }
+
+    /// The next evaluators say this of the pod in this version.
+    pub fn say_for_next(
+        &mut self,
+        id: PodId,
+        (version, number): (Version, u32),
+        said: Result<Said, Failed>,
+    ) {
+        let said = match said {
+            Ok(Said { price, matched, retains }) => Ok(Said { price: self.share(price), matched, retains }),
+            Err(failed) => Err(Box::new(failed)),
+        };
+        let next = self.next.as_mut().filter(|next| next.number == number);
+        let entry = next.and_then(|next| next.pods.get_mut(id.0 as usize)?.as_mut());
+        if let Some(entry) = entry.filter(|entry| entry.version == version) {
+            entry.said = Some(said);
+        }
+    }
+
+    /// The pod goes, and another one may have its handle.
+    pub(super) fn forget_for_next(&mut self, id: PodId) {
+        self.refused.remove(&id);
+        if let Some(entry) = self.next.as_mut().and_then(|next| next.pods.get_mut(id.0 as usize)) {
+            *entry = None;
+        }
+    }
+
+    /// Takes the next evaluators, if they are these.
+    pub fn take_next(&mut self, config: Option<&Arc<EvaluatorsConfig>>) -> Option<Next> {
+        if config.is_some_and(|config| self.expects(config)) { self.next.take() } else { None }
+    }
+
+    /// The evaluators that were next are in force. What they said of a pod holds if it is as it was read.
+    pub fn adopt(&mut self, next: Next, is_as_read: impl Fn(PodId, Version) -> bool) {
+        let revision = self.revision;
+        for (id, entry) in (0..).map(PodId).zip(next.pods) {
+            let Some(Entry { version, hash, selected_by, asked, said }) = entry else { continue };
+            if !is_as_read(id, version) {
+                continue;
+            }
+            let Some(known) = self.slot(id) else { return };
+            (known.hash, known.selected_by) = (hash, selected_by);
+            (known.read, known.is_stale, known.is_current) = (revision, false, false);
+            match said {
+                Some(Ok(Said { price, matched, retains })) => {
+                    known.last = Some(Last { price, retains });
+                    (known.answered, known.is_current) = (revision, true);
+                    (known.asked, known.matched) = (asked, matched);
+                }
+                Some(Err(failed)) => {
+                    self.refused.insert(id, (asked, failed));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Why the evaluators of now had no answer about the pod when they were next.
+    pub fn take_refused(&mut self, id: PodId, selected: u16) -> Option<Failed> {
+        let (asked, failed) = self.refused.remove(&id)?;
+        (asked == selected && selected != 0).then_some(*failed)
+    }
+}
