@@ -17,24 +17,13 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::apply::{Apply, Page};
-use super::evaluators::{AskNext, Content, EvaluatorQuestion, EvaluatorsConfig};
+use super::evaluators::{AskNext, Content, EvaluatorQuestion, EvaluatorsConfig, Numbered, Wanted};
 use super::handle::Gate;
 use super::metrics::Work;
 use super::shadow::{SeenPod, ShadowConfig};
 
 /// So long all pods may take to be read. Then the evaluators are in force, and what is missing is listed.
 const PREPARED_IN: Duration = Duration::from_secs(120);
-
-/// Evaluators that are to be in force.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
-    /// By the order in which they were handed to the gate.
-    pub number: u64,
-    pub config: Option<Arc<EvaluatorsConfig>>,
-}
-
-/// The number of a configuration, and the evaluators that it has.
-pub(super) type Numbered = (u32, Option<Arc<EvaluatorsConfig>>);
 
 /// What of a pod says which one it is.
 #[derive(Deserialize)]
@@ -87,8 +76,8 @@ impl Gate {
         self.in_force.subscribe()
     }
 
-    /// Puts these evaluators in force, if neither they nor later ones are. Returns whether they have been asked about all pods
-    /// before, as far as those were read.
+    /// Puts these evaluators in force, if neither they nor later ones are. Returns whether they have been asked before about
+    /// the pods that were read.
     fn put_in_force(&self, Wanted { number, config }: &Wanted) -> bool {
         let put = self.locked(Work::Watch, |state, now| {
             if *self.in_force.borrow() >= *number {

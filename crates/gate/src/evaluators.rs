@@ -169,6 +169,17 @@ pub struct Evaluate {
     pub config: Arc<EvaluatorsConfig>,
 }
 
+/// Evaluators that are to be in force.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// By the order in which they were handed to the gate.
+    pub(crate) number: u64,
+    pub(crate) config: Option<Arc<EvaluatorsConfig>>,
+}
+
+/// The number of a configuration, and the evaluators that it has.
+pub(crate) type Numbered = (u32, Option<Arc<EvaluatorsConfig>>);
+
 /// A question about a pod to evaluators that are not in force yet.
 #[derive(Clone, Debug)]
 pub(crate) struct AskNext {

@@ -47,7 +47,8 @@ impl Gate {
             // Who is asked may change meanwhile: then the pod is to be seen for those too.
             let read_for = self.numbers();
             let (revision, config) = self.evaluators.borrow().clone();
-            let is_read = config.is_some() || self.next.borrow().1.is_some() || self.shadow.borrow().1.is_some();
+            let is_read =
+                config.is_some() || self.next.borrow().1.is_some() || self.shadow.borrow().1.is_some();
             if is_read && view.is_none() {
                 view = text.and_then(|text| self.view.view(text).ok());
             }

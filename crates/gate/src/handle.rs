@@ -13,8 +13,8 @@ use tokio::sync::{Notify, oneshot, watch as latest};
 
 use super::admission::{Judgement, Ticket};
 use super::apply::Apply;
-use super::change_evaluators::{Numbered, Wanted};
 use super::config::{GateConfig, Moment};
+use super::evaluators::{Numbered, Wanted};
 use super::metrics::{GateMetrics, Work};
 use super::shadow::ShadowConfig;
 use super::state::State;

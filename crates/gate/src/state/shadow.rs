@@ -19,7 +19,12 @@ impl State {
 
     /// The pod was seen with this content, in the version that was applied. Returns what Kubernetes counts of it, if its
     /// rules have to be evaluated.
-    pub fn see_in_shadow(&mut self, pod: &SeenPod, version: Version, content: Content) -> Option<Arc<Charge>> {
+    pub fn see_in_shadow(
+        &mut self,
+        pod: &SeenPod,
+        version: Version,
+        content: Content,
+    ) -> Option<Arc<Charge>> {
         let id = self.seen(pod)?;
         // Of a later version the watch tells in a moment; an earlier one is over.
         self.cluster.pods.get(id).filter(|record| record.version == version)?;

@@ -63,7 +63,8 @@ impl AskEvaluators for Counting {
 
 fn charging(pods: i128) -> (Arc<Counting>, Option<Arc<EvaluatorsConfig>>) {
     let asker = Arc::new(Counting { pods, asked: AtomicUsize::new(0) });
-    let config = EvaluatorsConfig { asker: Arc::clone(&asker) as Arc<dyn AskEvaluators>, ..(*config()).clone() };
+    let config =
+        EvaluatorsConfig { asker: Arc::clone(&asker) as Arc<dyn AskEvaluators>, ..(*config()).clone() };
     (asker, Some(Arc::new(config)))
 }
 
@@ -100,7 +101,10 @@ impl Lists {
             return Response::builder().status(StatusCode::GONE).body(body).unwrap();
         }
         let query = uri.query().unwrap_or_default();
-        let at = query.split('&').find_map(|pair| pair.strip_prefix("continue=")).map_or(0, |at| at.parse().unwrap());
+        let at = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("continue="))
+            .map_or(0, |at| at.parse().unwrap());
         let pods = self.pods.lock();
         let items: Vec<&Value> = pods.iter().skip(at).take(1).collect();
         let next = (at + 1 < pods.len()).then(|| (at + 1).to_string());

@@ -9,12 +9,12 @@ use serde_json::Value;
 use sluice_engine::{Amount, Charge, Resource};
 use sluice_index::Gates;
 
+use super::next_policy::NextPolicy;
 use super::server::{CPU, Change, Kind, Server, is_gated, pod_milli, uid};
-use super::shadow::{seen, version_of};
 use super::step::{Fault, Trouble};
 use super::world::World;
 use crate::{
-    Again, AskEvaluators, Content, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, OtherPodsForm, Outcome,
+    Again, AskEvaluators, Evaluate, EvaluatorQuestion, EvaluatorsConfig, Failed, OtherPodsForm, Outcome,
     Price, Release, Said, Selection, State,
 };
 
@@ -70,17 +70,17 @@ pub struct Evaluators {
     /// The least that was ever answered, by uid and content, in thousandths of a CPU.
     given: BTreeMap<(String, u128), u64>,
     /// Of each replica: when it began to ask, for the last time, and about which pods it was answered, or was told why not.
-    asked: BTreeMap<usize, (u64, BTreeSet<String>)>,
+    pub asked: BTreeMap<usize, (u64, BTreeSet<String>)>,
     /// How often the rules of each replica's evaluator have changed.
-    policies: BTreeMap<usize, u64>,
+    pub policies: BTreeMap<usize, u64>,
     /// The rules that evaluators of replicas are about to follow.
-    next: BTreeMap<usize, NextPolicy>,
+    pub next: BTreeMap<usize, NextPolicy>,
     /// The least and the most that a pod was charged by any process, by uid: what Kubernetes counts is among it.
     charged: BTreeMap<String, (u64, u64)>,
     /// How long the server's log was when processes began to lead.
     led: Vec<usize>,
     /// The replicas whose evaluator answers no question about pods of this name, which is another one in each namespace.
-    silent: BTreeSet<(usize, String)>,
+    pub silent: BTreeSet<(usize, String)>,
     /// They are sent the other pods of the namespace.
     pub in_rounds: bool,
     /// How long the server's log was when the namespace was read for a round of a replica's life.
@@ -89,17 +89,6 @@ pub struct Evaluators {
     shown: BTreeMap<(usize, String), (u64, usize)>,
     /// What replicas have asked to release: in which life, which pod of which namespace, by which round.
     sent: Vec<Asked>,
-}
-
-/// Rules that a replica is about to follow.
-#[derive(Debug)]
-struct NextPolicy {
-    config: Arc<EvaluatorsConfig>,
-    number: u32,
-    /// Pods that are still to be read beside the watch.
-    unread: Vec<Value>,
-    /// The version in which each pod was answered about, by its uid.
-    answered: BTreeMap<String, u64>,
 }
 
 /// A release that was asked for.
@@ -194,7 +183,7 @@ impl Evaluators {
     }
 
     /// The same by these rules.
-    fn price_by(&self, policy: u64, replica: usize, pod: &Value) -> u64 {
+    pub fn price_by(&self, policy: u64, replica: usize, pod: &Value) -> u64 {
         let label = pod["metadata"]["labels"]["price"].as_str().map(|text| text.parse().unwrap());
         let other = (content_of(pod) >> 40) as u64 + replica as u64 + policy;
         label.unwrap_or_else(|| 2 * pod_milli(pod)) + 150 * (other % 3)
@@ -277,7 +266,7 @@ impl World {
     }
 
     /// The evaluator answers that the pod takes so many thousandths of a CPU.
-    fn priced(&mut self, pod: &Value, milli_cpu: u64) -> Price {
+    pub fn priced(&mut self, pod: &Value, milli_cpu: u64) -> Price {
         let name = uid(pod).to_owned();
         let given = self.evaluators.given.entry((name.clone(), content_of(pod))).or_insert(milli_cpu);
         *given = milli_cpu.min(*given);
@@ -291,79 +280,6 @@ impl World {
         let amount = Amount::from_nanos(i128::from(milli_cpu) * 1_000_000);
         let pairs = [(Resource::from_quota_key(CPU), amount), (Resource::Pods, Amount::ONE)];
         Price::Charge(Arc::new(Charge::from_pairs(pairs)))
-    }
-
-    /// The evaluator of a replica is about to follow other rules. One that is sent other pods does so at once.
-    pub fn expect_policy(&mut self, replica: usize) {
-        if self.evaluators.in_rounds || self.server.prices.is_none() {
-            return;
-        }
-        let config = self.server.evaluators();
-        let number = self.replicas[replica].state.expect_evaluators(Arc::clone(&config));
-        let unread = self.server.all(Kind::Pod, "").map(|(_, pod)| pod.clone()).collect();
-        let next = NextPolicy { config, number, unread, answered: BTreeMap::new() };
-        self.evaluators.next.insert(replica, next);
-        self.replicas[replica].unread = Some(Vec::new());
-    }
-
-    /// So many more pods are read for the rules that the evaluator is about to follow.
-    pub fn read_beside(&mut self, replica: usize, count: usize) {
-        for _ in 0..count {
-            let next = self.evaluators.next.get_mut(&replica);
-            let Some(pod) = next.and_then(|next| next.unread.pop()) else { return };
-            self.ask_next_about(replica, &pod);
-        }
-    }
-
-    /// Pods that the watch has shown are asked about by the rules that the evaluator is about to follow.
-    pub fn ask_next(&mut self, replica: usize) {
-        for pod in self.replicas[replica].unread.as_mut().map(std::mem::take).unwrap_or_default() {
-            self.ask_next_about(replica, &pod);
-        }
-    }
-
-    fn ask_next_about(&mut self, replica: usize, pod: &Value) {
-        let Some(number) = self.evaluators.next.get(&replica).map(|next| next.number) else { return };
-        let content = Content { hash: content_of(pod), selected_by: 1, revision: number };
-        let version = version_of(pod);
-        let state = &mut self.replicas[replica].state;
-        let Some(ask) = state.see_for_next(&seen(pod), version, content) else { return };
-        let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
-        let said = if self.evaluators.silent.contains(&(replica, name)) {
-            Err(silence())
-        } else {
-            let policy = self.evaluators.policies.get(&replica).copied().unwrap_or_default() + 1;
-            let milli_cpu = self.evaluators.price_by(policy, replica, pod);
-            Ok(Said::from(self.priced(pod, milli_cpu)))
-        };
-        let state = &mut self.replicas[replica].state;
-        state.say_for_next((ask.pod, &ask.uid), (version, number), said);
-        if let Some(next) = self.evaluators.next.get_mut(&replica) {
-            next.answered.insert(uid(pod).to_owned(), version.number());
-        }
-    }
-
-    /// The evaluator follows the rules that were next. What was not read for them is listed.
-    pub fn switch_policy(&mut self, replica: usize) {
-        let Some(next) = self.evaluators.next.remove(&replica) else { return };
-        self.replicas[replica].unread = None;
-        *self.evaluators.policies.entry(replica).or_default() += 1;
-        let now = self.moment();
-        let is_all = next.unread.is_empty();
-        self.evaluators.forget(replica, self.now_ms);
-        let state = &self.replicas[replica].state;
-        let is_answered = |(_, pod): (_, &sluice_index::PodRecord)| {
-            let name = pod.uid.to_string();
-            (next.answered.get(&name) == Some(&pod.version.number())).then_some(name)
-        };
-        let answered: BTreeSet<String> = state.index().0.iter().filter_map(is_answered).collect();
-        if let Some((_, known)) = self.evaluators.asked.get_mut(&replica) {
-            known.extend(answered);
-        }
-        self.replicas[replica].state.follow_evaluators(Some(next.config), now);
-        if !is_all {
-            self.replicas[replica].relist(&self.server, Kind::Pod);
-        }
     }
 
     /// A pod that was released takes what was answered about just what it is.
@@ -397,7 +313,7 @@ impl World {
     }
 }
 
-fn silence() -> Failed {
+pub fn silence() -> Failed {
     Failed { text: "sizes did not answer".into(), by: 0, again: Again::Later }
 }
 

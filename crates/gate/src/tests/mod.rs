@@ -28,6 +28,7 @@ mod machines_held;
 mod machines_phases;
 mod machines_recounted;
 mod next_evaluators;
+mod next_policy;
 mod owners;
 mod owners_stories;
 mod pauses;

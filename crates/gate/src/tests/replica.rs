@@ -99,7 +99,10 @@ impl Replica {
                 if kind == Kind::Quota {
                     self.state.apply_listed_quota(&wire(object), now);
                 } else {
-                    self.unread.iter_mut().filter(|_| kind == Kind::Pod).for_each(|it| it.push(object.clone()));
+                    self.unread
+                        .iter_mut()
+                        .filter(|_| kind == Kind::Pod)
+                        .for_each(|it| it.push(object.clone()));
                     see(&mut self.state, &Change { kind, is_gone: false, object }, now);
                 }
             }

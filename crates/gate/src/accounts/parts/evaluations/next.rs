@@ -1,7 +1,7 @@
 //! Evaluators that are about to be in force, and what they say of pods before they are.
 //!
-//! Meanwhile pods are charged by those that are in force still. So a quota stands still only while its pods are charged anew,
-//! and not while they are read.
+//! Meanwhile pods are charged by those that are still in force. So a quota stands still only while its pods are charged
+//! anew, and not while they are read.
 
 use std::sync::Arc;
 
@@ -76,12 +76,7 @@ impl Evaluations {
     }
 
     /// The next evaluators say this of the pod in this version.
-    pub fn say_for_next(
-        &mut self,
-        id: PodId,
-        (version, number): (Version, u32),
-        said: Result<Said, Failed>,
-    ) {
+    pub fn say_for_next(&mut self, id: PodId, (version, number): (Version, u32), said: Result<Said, Failed>) {
         let said = match said {
             Ok(Said { price, matched, retains }) => Ok(Said { price: self.share(price), matched, retains }),
             Err(failed) => Err(Box::new(failed)),
