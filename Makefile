@@ -43,10 +43,11 @@ SKIPPED_KUBEVIRT_1.3 := --skip a_machine_that_comes_from_elsewhere --skip the_ex
 
 .PHONY: soak
 soak: ## what `make test` leaves out: 10,000 cases of each simulation, crashes at each write, faults, upgrades, removal, floods, scenarios from the field, the webhook alone, Kubernetes 1.34 and 1.31, KubeVirt 1.3 and 1.8
-	@echo "soak 1/10: simulations of the gate, of its queue and of the lease, 10,000 cases each ($$(date +%T))"
+	@echo "soak 1/10: simulations of the gate, of its queue and of the lease, 10,000 cases each, and 10,000,000 answers of evaluators ($$(date +%T))"
 	@PROPTEST_CASES=10000 $(XTASK) test --package workspace-hack --package sluice-gate --lib
 	@PROPTEST_CASES=10000 $(XTASK) test --package workspace-hack --package sluice-engine --test release_queue
 	@PROPTEST_CASES=10000 $(XTASK) test --package workspace-hack --package sluice-runtime --lib -- lease
+	@PROPTEST_CASES=10000000 $(XTASK) test --package workspace-hack --package sluice-engine --test evaluation -- any_answer
 	@echo "soak 2/10: crashes at each write, API servers that stand still, ten rotations of certificates at 200 reviews a second ($$(date +%T))"
 	@RUST_BACKTRACE=0 $(XTASK) test --workspace --test headroom_soak -- faults::
 	@SLUICE_ROTATIONS=10 $(XTASK) test --workspace --test e2e -- rotations_of_both

@@ -1,8 +1,8 @@
 //! Puts other evaluators in force.
 //!
-//! Where they answer at once, all pods are read beside their watch first, and the next evaluators are asked about them while
-//! those of before are in force. So a quota stands still only while its pods are charged anew. Others are in force at once:
-//! then quotas stand still until all pods are listed again and answered.
+//! Rules answer in the process. The gate prepares them: it reads all pods beside their watch and asks the next rules about
+//! each, while those of before are in force. So a quota stands still only while its pods are charged anew. Sidecars are in
+//! force at once, and quotas stand still until all pods are listed again and answered about.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,16 @@ use super::handle::Gate;
 use super::metrics::Work;
 use super::shadow::{SeenPod, ShadowConfig};
 
-/// So long all pods may take to be read. Then the evaluators are in force, and what is missing is listed.
+/// The gate reads pods for so long at most. Then it puts the evaluators in force and has pods listed again.
 const PREPARED_IN: Duration = Duration::from_secs(120);
+
+/// Evaluators are in force from now on.
+struct PutInForce {
+    /// The number of their configuration.
+    revision: u32,
+    /// They have been asked before about the pods that were read.
+    are_prepared: bool,
+}
 
 /// What of a pod says which one it is.
 #[derive(Deserialize)]
@@ -44,8 +52,8 @@ struct Metadata {
 }
 
 impl Gate {
-    /// From now on these evaluators are asked. No pod that one of them may be about goes before it is read, listed again
-    /// by [`Self::follow_evaluators`], and answered.
+    /// Puts these evaluators in force now. The gate releases no pod that one of them may be about before
+    /// [`Self::follow_evaluators`] has had it listed again and there is an answer about it.
     pub fn evaluate_by(&self, config: Option<Arc<EvaluatorsConfig>>) {
         self.locked(Work::Watch, |state, now| {
             let revision = state.follow_evaluators(config.clone(), now);
@@ -54,8 +62,9 @@ impl Gate {
         self.news.notify_one();
     }
 
-    /// These evaluators, the next ones by this number, are to be in force: at once, or as soon as they are prepared by
-    /// [`Self::follow_evaluators`], until when those of before are.
+    /// Hands over the evaluators that are to be in force; `number` counts how many times that was done. With `is_at_once`
+    /// they are in force when this returns. Otherwise [`Self::follow_evaluators`] prepares them, and those of before stay
+    /// in force meanwhile.
     pub fn change_evaluators(&self, number: u64, config: Option<Arc<EvaluatorsConfig>>, is_at_once: bool) {
         let wanted = Wanted { number, config };
         if is_at_once {
@@ -64,37 +73,47 @@ impl Gate {
         self.wanted.send_replace(wanted);
     }
 
-    /// Whatever evaluators are to be in force are from now on.
+    /// Puts the evaluators in force that were handed over last, prepared or not.
     pub fn enforce_evaluators(&self) {
         let wanted = self.wanted.borrow().clone();
         self.put_in_force(&wanted);
     }
 
-    /// The number of the evaluators that are in force.
+    /// The `number` with which the evaluators in force were handed over.
     #[must_use]
     pub fn evaluators_in_force(&self) -> latest::Receiver<u64> {
         self.in_force.subscribe()
     }
 
-    /// Puts these evaluators in force, if neither they nor later ones are. Returns whether they have been asked before about
-    /// the pods that were read.
-    fn put_in_force(&self, Wanted { number, config }: &Wanted) -> bool {
+    /// Has the evaluators in force answer anew about all pods. The caller has these listed again.
+    pub(super) fn evaluate_again(&self) {
+        self.locked(Work::Watch, |state, now| {
+            let config = self.evaluators.borrow().1.clone();
+            if config.is_some() {
+                let revision = state.follow_evaluators(config.clone(), now);
+                self.evaluators.send_replace((revision, config));
+            }
+        });
+        self.news.notify_one();
+    }
+
+    /// Puts these evaluators in force, if neither they nor later ones are.
+    fn put_in_force(&self, Wanted { number, config }: &Wanted) -> Option<PutInForce> {
         let put = self.locked(Work::Watch, |state, now| {
             if *self.in_force.borrow() >= *number {
                 return None;
             }
-            let is_prepared = config.as_ref().is_some_and(|config| state.expects(config));
+            let are_prepared = config.as_ref().is_some_and(|config| state.expects(config));
             let revision = state.follow_evaluators(config.clone(), now);
             self.evaluators.send_replace((revision, config.clone()));
             self.next.send_replace(Numbered::default());
             self.in_force.send_replace(*number);
-            Some(is_prepared)
-        });
-        let Some(is_prepared) = put else { return false };
+            Some(PutInForce { revision, are_prepared })
+        })?;
         self.news.notify_one();
         let names: Vec<&str> = config.iter().flat_map(|config| config.asked()).collect();
         tracing::info!(?names, "evaluators in force");
-        is_prepared
+        Some(put)
     }
 
     /// From now on these evaluators are in the shadow, or none.
@@ -105,11 +124,13 @@ impl Gate {
         });
     }
 
-    /// Puts evaluators in force as they are wanted, and has pods read whenever others are to be asked, in the shadow too,
-    /// from this call on until `cancel`.
+    /// Prepares the evaluators that are handed over and puts them in force, and has pods read for those in the shadow, from
+    /// this call on until `cancel`.
     pub fn follow_evaluators(self, cancel: CancellationToken) -> impl Future<Output = ()> {
         let (mut in_force, mut shadow) = (self.evaluators.subscribe(), self.shadow.subscribe());
         let mut wanted = self.wanted.subscribe();
+        // Those that were handed over before.
+        wanted.mark_changed();
         async move {
             let follow = async {
                 loop {
@@ -139,32 +160,54 @@ impl Gate {
         }
     }
 
-    /// Prepares the evaluators if they can be, and puts them in force.
-    async fn prepare(&self, wanted: Wanted, in_force: &mut latest::Receiver<Numbered>) {
-        if *self.in_force.borrow() >= wanted.number {
-            return;
-        }
-        let config = wanted.config.as_ref().filter(|config| config.asker.is_immediate());
-        let is_read = match config.filter(|_| self.can_read_beside()) {
-            Some(config) => {
-                self.locked(Work::Watch, |state, _| {
-                    let number = state.expect_evaluators(Arc::clone(config));
-                    self.next.send_replace((number, Some(Arc::clone(config))));
-                });
-                self.read_beside().await
+    /// Prepares the evaluators if they can be, and puts them in force. A change of `evaluators` makes the caller list pods,
+    /// so this marks its own change as seen where nothing has to be listed.
+    async fn prepare(&self, wanted: Wanted, evaluators: &mut latest::Receiver<Numbered>) {
+        let mut in_force = self.in_force.subscribe();
+        let are_read = if self.announce(&wanted) {
+            tokio::select! {
+                are_read = self.read_beside() => are_read,
+                // A list of evaluators has put these in force, or others.
+                _ = in_force.wait_for(|number| *number >= wanted.number) => return,
             }
-            None => false,
+        } else {
+            false
         };
-        let is_prepared = self.put_in_force(&wanted);
-        if is_read && is_prepared || wanted.config.is_none() {
-            // Nothing has to be listed.
-            in_force.mark_unchanged();
+        let Some(PutInForce { revision, are_prepared }) = self.put_in_force(&wanted) else { return };
+        let is_to_list = wanted.config.is_some() && !(are_read && are_prepared);
+        if !is_to_list && evaluators.borrow_and_update().0 != revision {
+            // Others are in force by now.
+            evaluators.mark_changed();
         }
+    }
+
+    /// Makes these the next evaluators, which the watch asks about pods from now on. Returns false if they cannot be
+    /// prepared or are in force.
+    fn announce(&self, wanted: &Wanted) -> bool {
+        let config = wanted.config.as_ref().filter(|config| config.asker.is_immediate());
+        let Some(config) = config.filter(|_| self.can_read_beside()) else { return false };
+        self.locked(Work::Watch, |state, _| {
+            if *self.in_force.borrow() >= wanted.number {
+                return false;
+            }
+            let number = state.expect_evaluators(Arc::clone(config));
+            number.is_some_and(|number| {
+                self.next.send_replace((number, Some(Arc::clone(config))));
+                true
+            })
+        })
     }
 
     /// Has all pods read, beside their watch if that may be.
     async fn read_or_list(&self) {
-        if !self.can_read_beside() || !self.read_beside().await {
+        let mut evaluators = self.evaluators.subscribe();
+        let are_read = self.can_read_beside()
+            && tokio::select! {
+                are_read = self.read_beside() => are_read,
+                // Then they are listed.
+                _ = evaluators.changed() => return,
+            };
+        if !are_read {
             self.watches.pods.list_again().await;
         }
     }
@@ -234,7 +277,7 @@ impl Gate {
             selected,
         });
         if let Some(said) = said {
-            let of = (version, number);
+            let of = (version, number, selected);
             self.locked(Work::Settle, |state, _| state.say_for_next((id, &uid), of, said));
         }
     }

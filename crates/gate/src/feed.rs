@@ -86,6 +86,7 @@ impl Gate {
         let (uid, hash) = (facts.uid.clone(), view.hash);
         let content = Content { hash, selected_by: config.selecting(view), revision };
         let is_selected = content.selected_by != 0 && facts.gates != Gates::Foreign;
+        let is_waiting = facts.gates == Gates::Ours;
         let (namespace, name) = (facts.namespace.clone(), facts.name.clone());
         if is_selected && config.asker.is_immediate() {
             // Where no process is asked, nothing has to be kept or read again.
@@ -99,7 +100,7 @@ impl Gate {
             return;
         }
         if is_selected {
-            self.texts.lock().keep(uid.clone(), hash, view.json.clone().into());
+            self.texts.lock().keep(uid.clone(), hash, view.json.clone().into(), is_waiting);
         }
         let is_asked = self.locked(Work::Watch, |state, now| {
             state.apply_pod_with_content(facts, Some(content), now);

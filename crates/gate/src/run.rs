@@ -41,12 +41,10 @@ impl Gate {
                 let now = *rules.borrow_and_update();
                 self.config.write().rules = now;
                 self.change(Work::Watch, |state, _| state.charge_by(now));
-                let evaluators = self.evaluators.borrow().1.clone();
-                if evaluators.is_some() {
-                    // Rules rest on what Kubernetes counts.
-                    self.evaluate_by(evaluators);
-                }
+                // Rules of evaluators rest on what Kubernetes counts.
+                self.evaluate_again();
                 self.watches.pods.list_again().await;
+                self.locked(Work::Watch, |state, _| state.is_charged_by());
             }
         };
         cancel.run_until_cancelled(follow).await;

@@ -267,6 +267,12 @@ impl State {
     /// From now on pods are read by these rules; those that are known have to be seen again.
     pub fn charge_by(&mut self, rules: ChargeRules) {
         self.cluster.config.rules = rules;
+        self.accounts.read_pods_anew(true);
+    }
+
+    /// All pods were read by the rules of now.
+    pub(super) fn is_charged_by(&mut self) {
+        self.accounts.read_pods_anew(false);
     }
 
     /// What has happened since this was asked last.

@@ -12,9 +12,15 @@ use crate::cluster::Cluster;
 use crate::evaluators::{AskNext, Content, EvaluatorsConfig, Failed, Said};
 
 impl Accounts {
-    /// These evaluators are about to be in force. Returns their number.
-    pub fn expect_evaluators(&mut self, config: Arc<EvaluatorsConfig>) -> u32 {
+    /// These evaluators are about to be in force. Returns their number; `None`: pods are being read anew, so nobody can be
+    /// asked about them before.
+    pub fn expect_evaluators(&mut self, config: Arc<EvaluatorsConfig>) -> Option<u32> {
         self.evaluations.expect(config)
+    }
+
+    /// Pods are read by other rules from now on, or all of them were.
+    pub fn read_pods_anew(&mut self, begins: bool) {
+        self.evaluations.read_pods_anew(begins);
     }
 
     /// Whether these evaluators are about to be in force.
@@ -48,8 +54,8 @@ impl Accounts {
         Some(AskNext { pod: id, namespace, uid, is_waiting, native, counted, selected })
     }
 
-    /// The next evaluators of this number say this of the pod in this version.
-    pub fn say_for_next(&mut self, id: PodId, of: (Version, u32), said: Result<Said, Failed>) {
+    /// Those of the next evaluators that were asked, by their number, say this of the pod in this version.
+    pub fn say_for_next(&mut self, id: PodId, of: (Version, u32, u16), said: Result<Said, Failed>) {
         self.evaluations.say_for_next(id, of, said);
     }
 }

@@ -26,8 +26,9 @@ impl State {
     }
 
     /// These evaluators are about to be in force, and answer at once. Returns their number: pods have to be [seen by
-    /// it](Self::see_for_next) until [`Self::follow_evaluators`] puts them in force.
-    pub(crate) fn expect_evaluators(&mut self, config: Arc<EvaluatorsConfig>) -> u32 {
+    /// it](Self::see_for_next) until [`Self::follow_evaluators`] puts them in force. `None`: pods are being read anew by
+    /// other rules of Kubernetes.
+    pub(crate) fn expect_evaluators(&mut self, config: Arc<EvaluatorsConfig>) -> Option<u32> {
         self.accounts.expect_evaluators(config)
     }
 
@@ -48,11 +49,11 @@ impl State {
         self.accounts.see_for_next(&self.cluster, id, version, content)
     }
 
-    /// The next evaluators of this number say this of the pod in this version.
+    /// Those of the next evaluators that were asked, by their number, say this of the pod in this version.
     pub(crate) fn say_for_next(
         &mut self,
         (id, uid): (PodId, &Uid),
-        of: (Version, u32),
+        of: (Version, u32, u16),
         said: Result<Said, Failed>,
     ) {
         if self.cluster.pods.get(id).is_some_and(|record| record.uid == *uid) {

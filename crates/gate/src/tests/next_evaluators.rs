@@ -25,7 +25,7 @@ impl Story {
 
     fn expect(&mut self) -> (u32, Arc<EvaluatorsConfig>) {
         let next = Arc::new((*config()).clone());
-        (self.state.expect_evaluators(Arc::clone(&next)), next)
+        (self.state.expect_evaluators(Arc::clone(&next)).unwrap(), next)
     }
 
     /// The pod is read for the next evaluators, which answer this, if they are asked.
@@ -34,7 +34,8 @@ impl Story {
         let content = Content { hash: content_of(pod), selected_by: 1, revision: number };
         let version = version_of(pod);
         let Some(ask) = self.state.see_for_next(&seen(pod), version, content) else { return false };
-        self.state.say_for_next((ask.pod, &ask.uid), (version, number), answer.map(Said::from));
+        let of = (version, number, ask.selected);
+        self.state.say_for_next((ask.pod, &ask.uid), of, answer.map(Said::from));
         true
     }
 }
@@ -131,4 +132,34 @@ fn others_in_force_meanwhile_end_what_was_prepared() {
     story.list_again(210);
     assert_eq!(story.questions(220).len(), 2);
     assert_eq!((story.gated(), story.server.used()), (vec!["b"], "300m"));
+}
+
+/// The page and the watch show the same version, and the namespace has other labels in between.
+#[test]
+fn an_answer_of_others_than_were_asked_last_is_dropped() {
+    let mut story = Story::with_one_that_waits();
+    let (number, next) = story.expect();
+    let (_, pod) = story.server.pods().find(|(_, pod)| pod["metadata"]["name"] == "a").unwrap();
+    let content = Content { hash: content_of(pod), selected_by: 1, revision: number };
+    let (seen, version) = (seen(pod), version_of(pod));
+    let ask = story.state.see_for_next(&seen, version, content).unwrap();
+    let said = |milli_cpu| price(milli_cpu).map(Said::from);
+    story.state.say_for_next((ask.pod, &ask.uid), (version, number, ask.selected | 2), said(1));
+    assert!(story.read_for_next("b", number, price(100)));
+    story.state.follow_evaluators(Some(Arc::clone(&next)), at(200));
+    assert_eq!(&*story.question(200).name, "a");
+}
+
+/// Rules of evaluators rest on what Kubernetes counts.
+#[test]
+fn nothing_is_prepared_while_pods_are_read_by_other_rules_of_kubernetes() {
+    let mut story = Story::with_one_that_waits();
+    let (number, next) = story.expect();
+    assert!(story.read_for_next("a", number, price(100)));
+    story.state.charge_by(sluice_engine::ChargeRules::for_minor(31));
+    assert!(!story.state.expects(&next) && !story.read_for_next("b", number, price(100)));
+    story.state.follow_evaluators(Some(config()), at(100));
+    assert_eq!(story.state.expect_evaluators(Arc::clone(&next)), None);
+    story.state.is_charged_by();
+    assert!(story.state.expect_evaluators(next).is_some());
 }

@@ -29,7 +29,7 @@ impl World {
             return;
         }
         let config = self.server.evaluators();
-        let number = self.replicas[replica].state.expect_evaluators(Arc::clone(&config));
+        let number = self.replicas[replica].state.expect_evaluators(Arc::clone(&config)).unwrap();
         let unread = self.server.all(Kind::Pod, "").map(|(_, pod)| pod.clone()).collect();
         let next = NextPolicy { config, number, unread, answered: BTreeMap::new() };
         self.evaluators.next.insert(replica, next);
@@ -67,7 +67,7 @@ impl World {
             Ok(Said::from(self.priced(pod, milli_cpu)))
         };
         let state = &mut self.replicas[replica].state;
-        state.say_for_next((ask.pod, &ask.uid), (version, number), said);
+        state.say_for_next((ask.pod, &ask.uid), (version, number, ask.selected), said);
         if let Some(next) = self.evaluators.next.get_mut(&replica) {
             next.answered.insert(uid(pod).to_owned(), version.number());
         }

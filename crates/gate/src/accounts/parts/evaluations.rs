@@ -120,6 +120,8 @@ pub struct Evaluations {
     /// Evaluators that are about to be in force.
     next: Option<Next>,
     last_next: u32,
+    /// What Kubernetes counts of pods is being read anew.
+    are_read_anew: bool,
     /// Pods about which the evaluators of now had no answer when they were next: who was asked, and why there is none.
     refused: HashMap<PodId, (u16, Box<Failed>)>,
 }
@@ -174,6 +176,7 @@ impl Evaluations {
             moved,
             broken: std::mem::take(&mut self.broken),
             last_next: self.last_next,
+            are_read_anew: self.are_read_anew,
             ..Self::default()
         };
         revision

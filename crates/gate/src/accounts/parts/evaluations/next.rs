@@ -47,12 +47,25 @@ impl Next {
 }
 
 impl Evaluations {
-    /// These are about to be in force. Returns their number, by which contents of pods are read for them.
-    pub fn expect(&mut self, config: Arc<EvaluatorsConfig>) -> u32 {
+    /// Makes these the next evaluators. Returns their number, by which contents of pods are read for them; `None` while pods
+    /// are [read anew](Self::read_pods_anew).
+    pub fn expect(&mut self, config: Arc<EvaluatorsConfig>) -> Option<u32> {
+        if self.are_read_anew {
+            return None;
+        }
         self.last_next = self.last_next.wrapping_add(1).max(1);
         let number = self.last_next;
         self.next = Some(Next { config, number, pods: Vec::new() });
-        number
+        Some(number)
+    }
+
+    /// Begins or ends a time in which pods are read by other rules of Kubernetes. Answers rest on what Kubernetes counts, so
+    /// those for the next evaluators are dropped at its begin.
+    pub fn read_pods_anew(&mut self, begins: bool) {
+        self.are_read_anew = begins;
+        if begins {
+            self.next = None;
+        }
     }
 
     /// Whether these evaluators are the next ones.
@@ -75,15 +88,20 @@ impl Evaluations {
         }
     }
 
-    /// The next evaluators say this of the pod in this version.
-    pub fn say_for_next(&mut self, id: PodId, (version, number): (Version, u32), said: Result<Said, Failed>) {
+    /// Those of the next evaluators that were asked say this of the pod in this version.
+    pub fn say_for_next(
+        &mut self,
+        id: PodId,
+        (version, number, asked): (Version, u32, u16),
+        said: Result<Said, Failed>,
+    ) {
         let said = match said {
             Ok(Said { price, matched, retains }) => Ok(Said { price: self.share(price), matched, retains }),
             Err(failed) => Err(Box::new(failed)),
         };
         let next = self.next.as_mut().filter(|next| next.number == number);
         let entry = next.and_then(|next| next.pods.get_mut(id.0 as usize)?.as_mut());
-        if let Some(entry) = entry.filter(|entry| entry.version == version) {
+        if let Some(entry) = entry.filter(|entry| entry.version == version && entry.asked == asked) {
             entry.said = Some(said);
         }
     }
