@@ -169,10 +169,10 @@ pub struct Evaluate {
     pub config: Arc<EvaluatorsConfig>,
 }
 
-/// Evaluators that are to be in force.
+/// Evaluators that the gate is to put in force.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
-    /// By the order in which they were handed to the gate.
+    /// Counts how many times evaluators were handed to the gate.
     pub(crate) number: u64,
     pub(crate) config: Option<Arc<EvaluatorsConfig>>,
 }

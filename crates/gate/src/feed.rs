@@ -44,7 +44,7 @@ impl Gate {
         };
         let mut view = None;
         loop {
-            // Who is asked may change meanwhile: then the pod is to be seen for those too.
+            // If evaluators change while the pod is applied, it is applied once more, for those.
             let read_for = self.numbers();
             let (revision, config) = self.evaluators.borrow().clone();
             let is_read =

@@ -42,13 +42,13 @@ pub struct Gate {
     pub(super) asking: Arc<Mutex<HashMap<Ticket, oneshot::Sender<Judgement>>>>,
     /// The evaluators by whose selectors pods are read.
     pub(super) evaluators: Arc<latest::Sender<Numbered>>,
-    /// Those that are about to be in force, with the number by which pods are read for them.
+    /// The evaluators that the gate prepares, with the number by which pods are read for them.
     pub(super) next: Arc<latest::Sender<Numbered>>,
-    /// Those that are to be in force.
+    /// The evaluators that were handed over last.
     pub(super) wanted: Arc<latest::Sender<Wanted>>,
-    /// Which of these are. Changed while the state is locked.
+    /// The number with which the evaluators in force were handed over. Changed while the state is locked.
     pub(super) in_force: Arc<latest::Sender<u64>>,
-    /// A list of pods was handed on with their JSON.
+    /// The watch of pods has handed on a whole list with the JSON of each.
     pub(super) has_texts: Arc<latest::Sender<bool>>,
     /// The rules in the shadow, with the number of their configuration.
     pub(super) shadow: Arc<latest::Sender<(u32, Option<Arc<ShadowConfig>>)>>,

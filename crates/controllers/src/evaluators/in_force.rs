@@ -98,7 +98,7 @@ pub struct Changed {
     /// What charges pods.
     pub enforced: Option<InForce>,
     pub shadow: Option<Vec<Shadowed>>,
-    /// How often what charges pods has changed by now.
+    /// How many changes of the evaluators in force there have been.
     pub number: u64,
 }
 

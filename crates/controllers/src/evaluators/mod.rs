@@ -66,7 +66,7 @@ struct Objects {
     listed: Option<BTreeMap<Arc<str>, Object>>,
     /// A list was read: who has no object has none.
     are_all_known: bool,
-    /// How often what charges pods has changed.
+    /// How many changes of the evaluators in force there have been.
     changes: u64,
 }
 

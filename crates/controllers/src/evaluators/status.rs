@@ -22,7 +22,7 @@ use super::{Kind, Object, Place};
 pub(super) struct Target<'f> {
     pub(super) name: &'f str,
     pub(super) place: Place,
-    /// Pods are charged by what is known of all objects, and not by what was known before.
+    /// The gate has put the last change of all `Evaluator`s in force.
     pub(super) is_in_force: bool,
     /// `None`: that is not known yet.
     pub(super) figures: Option<&'f RuleFigures>,
@@ -59,7 +59,7 @@ pub(super) fn patch(object: &Object, target: Target<'_>, now: Timestamp) -> Opti
         return None;
     }
     if !target.is_in_force && target.place != Place::Shadow {
-        // What was said of its last generation is true still.
+        // The gate still charges pods by the last generation, and the status says that.
         return None;
     }
     let said = match target.place {

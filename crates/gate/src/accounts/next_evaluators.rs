@@ -1,4 +1,4 @@
-//! Has the evaluators that are about to be in force asked about pods, while others are in force.
+//! Asks the next evaluators about pods, while the evaluators of before are in force.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use crate::cluster::Cluster;
 use crate::evaluators::{AskNext, Content, EvaluatorsConfig, Failed, Said};
 
 impl Accounts {
-    /// These evaluators are about to be in force. Returns their number; `None`: pods are being read anew, so nobody can be
-    /// asked about them before.
+    /// Makes these the next evaluators. Returns their number, or `None` while the gate reads pods
+    /// [anew](Self::read_pods_anew).
     pub fn expect_evaluators(&mut self, config: Arc<EvaluatorsConfig>) -> Option<u32> {
         self.evaluations.expect(config)
     }
 
-    /// Pods are read by other rules from now on, or all of them were.
+    /// The gate begins or ends to read all pods by other rules of Kubernetes. Meanwhile it prepares no evaluators.
     pub fn read_pods_anew(&mut self, begins: bool) {
         self.evaluations.read_pods_anew(begins);
     }
 
-    /// Whether these evaluators are about to be in force.
+    /// Whether these are the next evaluators.
     pub fn expects(&self, config: &Arc<EvaluatorsConfig>) -> bool {
         self.evaluations.expects(config)
     }
@@ -54,7 +54,8 @@ impl Accounts {
         Some(AskNext { pod: id, namespace, uid, is_waiting, native, counted, selected })
     }
 
-    /// Those of the next evaluators that were asked, by their number, say this of the pod in this version.
+    /// Stores the answer of the next evaluators about the pod. `of`: its version, their number, and which of them were
+    /// asked.
     pub fn say_for_next(&mut self, id: PodId, of: (Version, u32, u16), said: Result<Said, Failed>) {
         self.evaluations.say_for_next(id, of, said);
     }

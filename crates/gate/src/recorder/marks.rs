@@ -7,13 +7,12 @@ use sluice_engine::QuotaId;
 
 /// Writes in flight at a time.
 pub(super) const AT_A_TIME: usize = 256;
-/// With so many in flight, only writes that record a charge begin. After a change that is about all quotas each status is
-/// written, and a pod that goes does not wait for that.
+/// With so many writes in flight only those begin that record a charge. After a change of all quotas the gate writes each
+/// status anew, and a release must not wait for that.
 pub(super) const RESTATED: usize = 64;
-/// After so many writes that record a charge one begins that records none.
+/// After so many writes that record a charge, one that records none has its turn.
 const CHARGES_IN_TURN: u32 = 8;
-/// Writes in flight of quotas whose last write failed, or was not answered in time: whatever makes these slow, others have
-/// places.
+/// Writes in flight of quotas whose last write failed or timed out. Whatever slows these down, the rest is left to others.
 pub(super) const REPEATED: usize = 4;
 
 /// Why the status of a quota may have to be written.

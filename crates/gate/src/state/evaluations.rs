@@ -25,14 +25,13 @@ impl State {
         revision
     }
 
-    /// These evaluators are about to be in force, and answer at once. Returns their number: pods have to be [seen by
-    /// it](Self::see_for_next) until [`Self::follow_evaluators`] puts them in force. `None`: pods are being read anew by
-    /// other rules of Kubernetes.
+    /// Makes these the next evaluators. Returns their number. Until [`Self::follow_evaluators`] puts them in force, the
+    /// caller shows pods to them by [`Self::see_for_next`]. `None` while the gate reads pods by other rules of Kubernetes.
     pub(crate) fn expect_evaluators(&mut self, config: Arc<EvaluatorsConfig>) -> Option<u32> {
         self.accounts.expect_evaluators(config)
     }
 
-    /// Whether these evaluators are about to be in force.
+    /// Whether these are the next evaluators.
     pub(crate) fn expects(&self, config: &Arc<EvaluatorsConfig>) -> bool {
         self.accounts.expects(config)
     }
@@ -49,7 +48,8 @@ impl State {
         self.accounts.see_for_next(&self.cluster, id, version, content)
     }
 
-    /// Those of the next evaluators that were asked, by their number, say this of the pod in this version.
+    /// Stores the answer of the next evaluators about the pod. `of`: its version, their number, and which of them were
+    /// asked.
     pub(crate) fn say_for_next(
         &mut self,
         (id, uid): (PodId, &Uid),

@@ -210,7 +210,7 @@ async fn evaluators_are_in_force_when_all_pods_were_read_for_them() {
     setting.end().await;
 }
 
-/// What is being prepared comes too late.
+/// The gate drops the evaluators that it was preparing.
 #[tokio::test(start_paused = true)]
 async fn a_list_of_evaluators_puts_them_in_force_at_once() {
     let setting = Setting::new();
@@ -221,7 +221,7 @@ async fn a_list_of_evaluators_puts_them_in_force_at_once() {
     assert_eq!(*setting.gate.evaluators_in_force().borrow(), 2);
     assert_eq!(setting.charged(), None, "two pods are not answered about");
     setting.gate.change_evaluators(3, three, true);
-    // Nobody waits for what was being read.
+    // The gate stops reading pods for the evaluators that it was preparing.
     setting.lists.may_go.add_permits(2);
     assert_eq!(*setting.gate.evaluators_in_force().borrow(), 3, "what was prepared is not in force");
     // Until nothing else is to be done.
@@ -246,7 +246,7 @@ async fn reading_begins_anew_when_it_fails() {
     setting.end().await;
 }
 
-/// Nobody knows for how long.
+/// After two minutes the gate puts the rule in force, and lists pods again.
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_lists_nothing_keeps_no_rule_from_being_in_force() {
     let setting = Setting::new();

@@ -12,7 +12,7 @@ use super::{Evaluations, Last, halves};
 use crate::evaluators::{Content, EvaluatorsConfig, Failed, Said};
 
 /// What the next evaluators say of a pod. There is one of each pod, so it is small.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Entry {
     /// The version of the pod that this is about.
     version: Version,
@@ -88,7 +88,7 @@ impl Evaluations {
         }
     }
 
-    /// Those of the next evaluators that were asked say this of the pod in this version.
+    /// Stores the answer about the pod in this version, if the entry still waits for just these evaluators.
     pub fn say_for_next(
         &mut self,
         id: PodId,
@@ -119,7 +119,8 @@ impl Evaluations {
         if config.is_some_and(|config| self.expects(config)) { self.next.take() } else { None }
     }
 
-    /// The evaluators that were next are in force. What they said of a pod holds if it is as it was read.
+    /// Takes over what the evaluators said before they were put in force, of each pod that has not changed since it was
+    /// read.
     pub fn adopt(&mut self, next: Next, is_as_read: impl Fn(PodId, Version) -> bool) {
         let revision = self.revision;
         for (id, entry) in (0..).map(PodId).zip(next.pods) {
@@ -144,9 +145,20 @@ impl Evaluations {
         }
     }
 
-    /// Why the evaluators of now had no answer about the pod when they were next.
+    /// Takes the failure of the evaluators in force from the time when they were next, if the pod has one.
     pub fn take_refused(&mut self, id: PodId, selected: u16) -> Option<Failed> {
         let (asked, failed) = self.refused.remove(&id)?;
         (asked == selected && selected != 0).then_some(*failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Entry;
+
+    /// The gate keeps one for each pod of the cluster while it prepares evaluators.
+    #[test]
+    fn an_entry_is_small() {
+        assert_eq!(size_of::<Option<Entry>>(), 48);
     }
 }
