@@ -24,7 +24,11 @@ impl State {
                 self.see_pod(&pod, Source::Answer, now);
                 self.accounts.on_read(id, now);
             }
-            Answer::Stale(None) => self.forget_pod(id),
+            Answer::Stale(None) => {
+                if !self.forget_gone(id) {
+                    self.accounts.read_later(id, now);
+                }
+            }
             Answer::Refused(_) | Answer::Busy(_) | Answer::Unknown(_) => self.accounts.read_later(id, now),
         }
     }

@@ -90,6 +90,17 @@ impl State {
         }
     }
 
+    /// An API server has answered that the pod does not exist any more. Forgets it, and returns whether it did: a pod of a
+    /// VM stays charged until the watch shows that it was deleted. The VM may have migrated, and before the deletion the
+    /// watch shows the pod in which it runs now.
+    pub(super) fn forget_gone(&mut self, id: PodId) -> bool {
+        let is_of_machine = self.cluster.pods.get(id).is_some_and(|record| record.ownership().is_some());
+        if !is_of_machine {
+            self.forget_pod(id);
+        }
+        !is_of_machine
+    }
+
     pub(super) fn forget_pod(&mut self, id: PodId) {
         // The pod's claims end while its namespace is still known.
         let Some(record) = self.cluster.pods.get(id).cloned() else { return };

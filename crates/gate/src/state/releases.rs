@@ -40,7 +40,9 @@ impl State {
                     self.give_up_release(id, 0, now);
                 }
             }
-            Answer::Stale(None) => self.forget_pod(id),
+            Answer::Stale(None) => {
+                self.forget_gone(id);
+            }
             Answer::Refused(why) => {
                 self.releaser.refused(id, why);
                 if !self.accounts.may_be_released_still(id, now) {

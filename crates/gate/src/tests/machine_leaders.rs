@@ -232,3 +232,49 @@ fn a_vm_whose_pod_is_being_let_go_by_a_predecessor_is_not_plugged_in_for_nothing
         assert_eq!(world.server.taken(), 5 * size - 1, "{calculator:?}");
     }
 }
+
+/// The answer to a release is lost. The VM migrates, and the second attempt finds that its first pod is gone, before the
+/// watch shows the pod in which the VM runs now.
+#[test]
+fn a_vm_stays_charged_whose_pod_an_answer_says_is_gone() {
+    let mut world = World::counting(Trouble::Expiry, Calculator::VmiPodUsage);
+    (0..60).for_each(|_| world.quiet_second());
+    world.server.create_pod("p0", 220, 0);
+    world.go_on(&Move::Vm(VmMove::Start(0, 2)));
+    world.go_on(&Move::Vm(VmMove::Pod(0, false, Admitted::Ungated)));
+    let is_of_vm =
+        |request: &Request| matches!(&request.action, Action::Release(it) if it.name.starts_with("v0"));
+    for _ in 0..40 {
+        world.deliver_to(0);
+        world.plan();
+        let Some(at) = world.requests.iter().position(|request| !is_of_vm(request)) else { continue };
+        world.answer(at, Fault::None);
+    }
+    assert_eq!(world.requests.len(), 1, "the VM is charged, and its pod is to go");
+    world.server.create_pod("p1", 100, 0);
+    world.deliver_to(0);
+    world.plan();
+    let at = world.requests.iter().position(is_of_vm).unwrap();
+    world.answer(at, Fault::AnswerLost);
+    world.go_on(&Move::Vm(VmMove::Pod(0, false, Admitted::Ungated)));
+    world.go_on(&Move::Vm(VmMove::End(0)));
+    world.pass(1_100);
+    world.plan();
+    let at = world.requests.iter().position(is_of_vm).unwrap();
+    world.answer(at, Fault::None);
+    for _ in 0..20 {
+        world.plan();
+        world.deliver(0, Kind::Quota, 10);
+        if !world.requests.is_empty() {
+            world.answer(0, Fault::None);
+        }
+    }
+    assert_eq!(
+        world.server.taken(),
+        420,
+        "p1 waits, and the watch has not shown the pod that the VM runs in"
+    );
+    world.calm_down();
+    world.check_vms_at_the_end();
+    assert_eq!(world.server.taken(), 420);
+}
