@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
 struct Options {
     grace: Duration,
@@ -170,6 +170,7 @@ fn obey(child: Option<&Child>, keep: &AtomicBool) {
     }
 }
 
+/// Sends a signal to the program and to what it has started.
 fn signal(child: Option<&Child>, signal: Signal) {
     let Some(child) = child else { return };
     let dead = child.dead.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,12 +179,23 @@ fn signal(child: Option<&Child>, signal: Signal) {
     }
 }
 
-/// SIGSTOP, and waits until every thread has stopped (or the program has ended): until then it may still answer.
-fn stop(child: Option<&Child>) {
-    signal(child, Signal::STOP);
-    if let Some(child) = child {
-        let _ = waitid(WaitId::Pid(child.group), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT);
+/// Sends a signal to the program alone.
+fn signal_program(child: &Child, signal: Signal) {
+    let dead = child.dead.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*dead {
+        let _ = kill_process(child.group, signal);
     }
+}
+
+/// SIGSTOP, and waits until every thread has stopped (or the program has ended): until then it may still answer.
+///
+/// The program stops before what it has started. A shell starts programs by `vfork`, and until such a child has called
+/// `exec` its parent cannot stop: with both stopped at once neither would ever get there.
+fn stop(child: Option<&Child>) {
+    let Some(child) = child else { return };
+    signal_program(child, Signal::STOP);
+    let _ = waitid(WaitId::Pid(child.group), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT);
+    signal(Some(child), Signal::STOP);
 }
 
 fn end(child: &Child, grace: Duration) {

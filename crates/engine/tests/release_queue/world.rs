@@ -118,6 +118,8 @@ pub struct World {
     queue: ReleaseQueue,
     hard: Vec<(i128, i128)>,
     waiting: BTreeMap<PodId, Waiting>,
+    /// Of every pod that has ever waited.
+    classes: BTreeMap<PodId, ClassId>,
     released: BTreeMap<PodId, Released>,
     next: u32,
     impatient_since: u64,
@@ -142,6 +144,7 @@ impl World {
             queue,
             hard,
             waiting: BTreeMap::new(),
+            classes: BTreeMap::new(),
             released: BTreeMap::new(),
             next: 0,
             impatient_since: 0,
@@ -162,6 +165,7 @@ impl World {
                 let class =
                     self.queue.wait(pod, key.clone(), *since, Arc::clone(&charge), Arc::clone(&quotas));
                 self.waiting.insert(pod, Waiting { key, since: *since, class, charge, quotas });
+                self.classes.insert(pod, class);
             }
             Step::Leave { at } => {
                 if let Some(pod) = nth(&self.waiting, *at) {
@@ -295,7 +299,8 @@ impl World {
             && !ledger(quota).excess(&held.charge, Some(&first.charge)).is_empty()
     }
 
-    /// A pod that fits is held only where room is kept for another one, and that one is told.
+    /// A pod that fits is held only where room is kept for another one, and that one is told. It may have gone since while
+    /// one of its class has waited for longer: the room is kept for that one then, and whoever asks anew is told so.
     fn check_all_was_decided(&self) {
         for held in self.waiting.values() {
             if held.quotas.iter().any(|quota| self.paused.contains(quota)) {
@@ -304,8 +309,12 @@ impl World {
             let reason = self.queue.class(held.class).unwrap().reason();
             let reason = reason.unwrap_or_else(|| panic!("{held:?} was not looked at"));
             let fits = held.quotas.iter().all(|quota| self.fits(held, *quota));
-            let first = reason.behind.and_then(|pod| self.waiting.get(&pod));
-            let is_kept = first.is_some_and(|first| self.is_kept_for(first, held, reason.quota));
+            let ahead = reason.behind.map(|pod| self.classes[&pod]);
+            let is_kept = self.waiting.values().any(|first| {
+                ahead == Some(first.class) && self.is_kept_for(first, held, reason.quota)
+            });
+            let told = self.queue.obstacles(held.class).first().and_then(|reason| reason.behind);
+            assert!(told.is_none_or(|pod| self.waiting.contains_key(&pod)), "{held:?} is told of {told:?}");
             assert!(!fits || is_kept, "{held:?} fits and is held: {reason:?}");
         }
     }

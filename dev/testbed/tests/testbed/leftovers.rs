@@ -102,3 +102,35 @@ async fn programs_obey() {
     assert!(!process.is_alive(), "a dropped program still runs");
     assert!(Program::start("none", "/nowhere/at-all", ["x"], [("A", "b")], &log).is_err());
 }
+
+#[test]
+fn a_program_that_starts_others_all_the_time_can_be_paused() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "while :; do /bin/true; done";
+    let log = dir.path().join("log");
+    let program = Program::start("script", "/bin/sh", ["-c", script], [("A", "b")], log).unwrap();
+    let (paused, all_paused) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..100 {
+                program.pause();
+                paused.send(is_stopped(program.pid())).unwrap();
+                program.resume();
+            }
+        });
+        for _ in 0..100 {
+            let is_stopped = all_paused.recv_timeout(SOON);
+            if is_stopped.is_err() {
+                // The keeper waits for a stop that does not come: this frees it.
+                let group = format!("-{}", program.pid());
+                Command::new("kill").args(["-9", "--", &group]).status().unwrap();
+            }
+            assert_eq!(is_stopped, Ok(true), "paused");
+        }
+    });
+}
+
+fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.starts_with('T')
+}
