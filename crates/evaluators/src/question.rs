@@ -15,7 +15,7 @@ pub struct Question {
     /// Its namespace. Namespaces take turns.
     pub namespace: Arc<str>,
     /// Hash of what is sent, of [`sluice_index::ViewKey`]. An answer is about this.
-    pub hash: u128,
+    pub hash: u64,
     /// The pod as it is sent, of [`sluice_index::ViewKey`].
     pub pod_json: Bytes,
     /// The pods of its namespace, shared by all questions about one state of it.

@@ -204,7 +204,7 @@ pub enum Outcome {
         pod: PodId,
         uid: Uid,
         /// What the answer is about.
-        hash: u128,
+        hash: u64,
         /// Of the question.
         serial: u64,
         /// What is charged.

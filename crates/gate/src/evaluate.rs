@@ -120,7 +120,7 @@ impl Gate {
         &self,
         apply: &Apply,
         (namespace, name): (&str, &str),
-        hash: u128,
+        hash: u64,
     ) -> Result<Bytes, Failed> {
         let text = apply.pod_text(namespace, name).await;
         let text = text.map_err(|error| {

@@ -133,7 +133,7 @@ impl EvaluatorsConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     /// [`PodView::hash`].
-    pub hash: u128,
+    pub hash: u64,
     /// The evaluators that select the pod by its labels, a bit for each.
     pub selected_by: u16,
     /// By which configuration it was read, see [`State::follow_evaluators`](crate::State::follow_evaluators).
@@ -151,7 +151,7 @@ pub struct Evaluate {
     /// The version that its content was last seen in.
     pub version: Version,
     /// Its content: [`PodView::hash`].
-    pub hash: u128,
+    pub hash: u64,
     /// Tells this question from an earlier one about the same pod.
     pub serial: u64,
     /// Whether the pod waits for the answer.
@@ -215,7 +215,7 @@ pub struct EvaluatorQuestion {
     pub uid: Uid,
     pub namespace: Arc<str>,
     /// [`PodView::hash`].
-    pub hash: u128,
+    pub hash: u64,
     /// [`PodView::json`].
     pub pod_json: Bytes,
     /// The pods of its namespace, encoded by [`OtherPodsForm::encode`]; empty where they are not sent.

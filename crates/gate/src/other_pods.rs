@@ -30,7 +30,7 @@ pub struct NamespacePods {
     /// How they are sent.
     pub fit: Fit,
     /// What is sent of a pod that is asked about itself, with its hash. Not of all where they are many.
-    own: HashMap<Uid, (u128, Bytes)>,
+    own: HashMap<Uid, (u64, Bytes)>,
 }
 
 /// How the pods of a namespace fit in a question.
@@ -50,7 +50,7 @@ impl fmt::Debug for NamespacePods {
 
 impl NamespacePods {
     /// What is sent of the pod when it is asked about, if it has this content.
-    pub fn own(&self, pod: &Uid, hash: u128) -> Option<Bytes> {
+    pub fn own(&self, pod: &Uid, hash: u64) -> Option<Bytes> {
         let (known, json) = self.own.get(pod)?;
         (*known == hash).then(|| json.clone())
     }
@@ -66,7 +66,7 @@ pub struct Gathering {
     pods: Vec<Bytes>,
     bytes: usize,
     fit: Fit,
-    own: HashMap<Uid, (u128, Bytes)>,
+    own: HashMap<Uid, (u64, Bytes)>,
     own_bytes: usize,
 }
 

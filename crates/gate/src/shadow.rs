@@ -155,7 +155,7 @@ pub(crate) struct AskInShadow {
     pub(crate) id: PodId,
     pub(crate) pod: SeenPod,
     /// [`PodView::hash`].
-    pub(crate) hash: u128,
+    pub(crate) hash: u64,
     /// Who is asked, a bit for each.
     pub(crate) selected: u16,
     /// What Kubernetes counts for it.

@@ -17,7 +17,7 @@ const MOST_BYTES_WITH_RUNNING: usize = 1 << 20;
 /// Invariant: both maps have the same pods, and `bytes` is the length of all texts, at most [`MOST_BYTES`].
 #[derive(Debug, Default)]
 pub struct Texts {
-    by_age: BTreeMap<u64, (Uid, u128, Bytes)>,
+    by_age: BTreeMap<u64, (Uid, u64, Bytes)>,
     numbers: HashMap<Uid, u64>,
     bytes: usize,
     last: u64,
@@ -25,7 +25,7 @@ pub struct Texts {
 
 impl Texts {
     /// Keeps the text in place of an earlier one of the pod, if there is room.
-    pub fn keep(&mut self, pod: Uid, hash: u128, text: Bytes, is_waiting: bool) {
+    pub fn keep(&mut self, pod: Uid, hash: u64, text: Bytes, is_waiting: bool) {
         self.forget(&pod);
         let after = self.bytes + text.len();
         if text.len() > MOST_BYTES || !is_waiting && after > MOST_BYTES_WITH_RUNNING {
@@ -44,7 +44,7 @@ impl Texts {
     }
 
     /// The text of the pod with this hash, if it is kept.
-    pub fn get(&self, pod: &Uid, hash: u128) -> Option<Bytes> {
+    pub fn get(&self, pod: &Uid, hash: u64) -> Option<Bytes> {
         let (_, known, text) = self.by_age.get(self.numbers.get(pod)?)?;
         (*known == hash).then(|| text.clone())
     }

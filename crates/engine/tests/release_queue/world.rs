@@ -310,9 +310,10 @@ impl World {
             let reason = reason.unwrap_or_else(|| panic!("{held:?} was not looked at"));
             let fits = held.quotas.iter().all(|quota| self.fits(held, *quota));
             let ahead = reason.behind.map(|pod| self.classes[&pod]);
-            let is_kept = self.waiting.values().any(|first| {
-                ahead == Some(first.class) && self.is_kept_for(first, held, reason.quota)
-            });
+            let is_kept = self
+                .waiting
+                .values()
+                .any(|first| ahead == Some(first.class) && self.is_kept_for(first, held, reason.quota));
             let told = self.queue.obstacles(held.class).first().and_then(|reason| reason.behind);
             assert!(told.is_none_or(|pod| self.waiting.contains_key(&pod)), "{held:?} is told of {told:?}");
             assert!(!fits || is_kept, "{held:?} fits and is held: {reason:?}");

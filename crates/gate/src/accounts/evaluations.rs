@@ -74,7 +74,7 @@ impl Accounts {
     }
 
     /// Whether the pod with this content is asked about.
-    pub fn is_asked(&self, id: PodId, hash: u128) -> bool {
+    pub fn is_asked(&self, id: PodId, hash: u64) -> bool {
         self.evaluations.is_open(id, hash)
     }
 
@@ -208,7 +208,7 @@ impl Accounts {
         &mut self,
         cluster: &Cluster,
         (id, uid): (PodId, &Uid),
-        (hash, serial): (u128, u64),
+        (hash, serial): (u64, u64),
         answer: Result<Said, Failed>,
         now: Moment,
     ) {

@@ -81,7 +81,7 @@ impl Accounts {
     }
 
     /// Evaluators that were asked later say this of the pod.
-    pub fn on_said_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>, now: Moment) {
+    pub fn on_said_later(&mut self, id: PodId, hash: u64, said: Vec<SaidLater>, now: Moment) {
         self.shadow.take_later(id, hash, said, now.mono_ms);
     }
 

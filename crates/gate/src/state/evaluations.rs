@@ -82,7 +82,7 @@ impl State {
 
     /// Whether the pod with this content waits for an answer about it.
     #[must_use]
-    pub fn is_evaluated(&self, namespace: &str, name: &str, uid: &Uid, hash: u128) -> bool {
+    pub fn is_evaluated(&self, namespace: &str, name: &str, uid: &Uid, hash: u64) -> bool {
         let found = self
             .cluster
             .namespaces
@@ -96,7 +96,7 @@ impl State {
 
     /// The question about the pod with this content, if it waits for an answer. It is in flight from now on.
     #[must_use]
-    pub fn ask_at_once(&mut self, namespace: &str, name: &str, uid: &Uid, hash: u128) -> Option<Evaluate> {
+    pub fn ask_at_once(&mut self, namespace: &str, name: &str, uid: &Uid, hash: u64) -> Option<Evaluate> {
         let id = self
             .cluster
             .namespaces

@@ -77,7 +77,7 @@ impl State {
     pub(crate) fn on_said_later(
         &mut self,
         pod: &SeenPod,
-        (revision, hash): (u32, u128),
+        (revision, hash): (u32, u64),
         said: Vec<SaidLater>,
         now: Moment,
     ) {

@@ -20,7 +20,7 @@ impl State {
     }
 
     /// A pod was seen with this content.
-    pub(crate) fn apply_pod_of(&mut self, pod: &serde_json::Value, hash: u128, now: Moment) {
+    pub(crate) fn apply_pod_of(&mut self, pod: &serde_json::Value, hash: u64, now: Moment) {
         let wire: PodWire = serde_json::from_value(pod.clone()).unwrap();
         let facts = self.cluster.config.read(&wire, now);
         let view = ViewKey::default().view(&pod.to_string()).unwrap();

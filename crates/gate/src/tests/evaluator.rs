@@ -57,18 +57,18 @@ impl AskEvaluators for Simulated {
 }
 
 /// The content of a pod: all but its gates and versions.
-pub fn content_of(pod: &Value) -> u128 {
+pub fn content_of(pod: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     let parts = [&pod["metadata"]["labels"], &pod["spec"]["containers"], &pod["status"]];
     parts.map(Value::to_string).hash(&mut hasher);
-    u128::from(hasher.finish()) << 32 | 1
+    hasher.finish() | 1
 }
 
 /// What is known of the evaluators of a run.
 #[derive(Debug, Default)]
 pub struct Evaluators {
     /// The least that was ever answered, by uid and content, in thousandths of a CPU.
-    given: BTreeMap<(String, u128), u64>,
+    given: BTreeMap<(String, u64), u64>,
     /// Of each replica: when it began to ask, for the last time, and about which pods it was answered, or was told why not.
     pub asked: BTreeMap<usize, (u64, BTreeSet<String>)>,
     /// How often the rules of each replica's evaluator have changed.
@@ -185,7 +185,7 @@ impl Evaluators {
     /// The same by these rules.
     pub fn price_by(&self, policy: u64, replica: usize, pod: &Value) -> u64 {
         let label = pod["metadata"]["labels"]["price"].as_str().map(|text| text.parse().unwrap());
-        let other = (content_of(pod) >> 40) as u64 + replica as u64 + policy;
+        let other = (content_of(pod) >> 8) + replica as u64 + policy;
         label.unwrap_or_else(|| 2 * pod_milli(pod)) + 150 * (other % 3)
     }
 

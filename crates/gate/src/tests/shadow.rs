@@ -53,9 +53,9 @@ pub fn cpu(milli: i128) -> Charge {
 }
 
 /// What the rule says of a pod with this content: each of four things.
-fn opinion(hash: u128) -> Opinion {
-    let charge = Arc::new(cpu(50 * i128::try_from(hash >> 40 & 63).unwrap()));
-    match hash >> 34 & 3 {
+fn opinion(hash: u64) -> Opinion {
+    let charge = Arc::new(cpu(50 * i128::try_from(hash >> 8 & 63).unwrap()));
+    match hash >> 2 & 3 {
         0 => Opinion::NoMatch,
         1 => Opinion::None,
         kind => Opinion::Charge { charge, retains: kind == 2 },
@@ -63,7 +63,7 @@ fn opinion(hash: u128) -> Opinion {
 }
 
 /// The pod was seen, and its rules are evaluated.
-pub fn see(state: &mut State, pod: &Value, hash: u128) {
+pub fn see(state: &mut State, pod: &Value, hash: u64) {
     if state.asks_shadows_later() {
         super::shadow_later::see(state, pod, hash);
     } else {
@@ -80,7 +80,7 @@ pub fn version_of(pod: &Value) -> Version {
     Version::parse(pod["metadata"]["resourceVersion"].as_str())
 }
 
-pub fn say(state: &mut State, pod: &Value, hash: u128, opinion: &Opinion) {
+pub fn say(state: &mut State, pod: &Value, hash: u64, opinion: &Opinion) {
     let seen = seen(pod);
     let content = Content { hash, selected_by: 1, revision: state.shadow_revision() };
     if state.see_in_shadow(&seen, version_of(pod), content).is_some() {

@@ -22,7 +22,7 @@ fn with_sidecar() -> ShadowConfig {
 }
 
 /// The pod was seen, and what answers at once has answered.
-pub fn see(state: &mut State, pod: &Value, hash: u128) {
+pub fn see(state: &mut State, pod: &Value, hash: u64) {
     let selected_by = if pod["metadata"]["labels"]["app"] == "db" { 0b11 } else { 0b01 };
     let content = Content { hash, selected_by, revision: state.shadow_revision() };
     if state.see_in_shadow(&seen(pod), version_of(pod), content).is_some() {

@@ -47,9 +47,9 @@ impl Story {
     }
 
     /// The rule says this of a pod.
-    fn opine(&mut self, pod: &str, hash: u128, opinion: Opinion) {
+    fn opine(&mut self, pod: &str, hash: u64, opinion: Opinion) {
         let pod = self.server.pod(pod).clone();
-        say(&mut self.state, &pod, hash << 64, &opinion);
+        say(&mut self.state, &pod, hash << 32, &opinion);
         self.run(LATER);
     }
 }
@@ -146,7 +146,7 @@ fn of_a_vm_what_is_said_of_one_launcher_is_added() {
     story.server.create_pod(source, 100, 0);
     story.run(LATER);
     for retains in [false, true] {
-        story.opine(source, 1 + u128::from(retains), charge(700, retains));
+        story.opine(source, 1 + u64::from(retains), charge(700, retains));
         assert_eq!(changes(&story), ["compute requests.cpu of 2500m: 2 to 2700m"]);
     }
     story.server.create_pod(target, 100, 0);

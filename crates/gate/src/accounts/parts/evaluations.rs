@@ -3,6 +3,7 @@
 mod broken;
 mod counts;
 mod in_rounds;
+mod known;
 pub mod lanes;
 mod line;
 mod next;
@@ -21,50 +22,14 @@ use sluice_index::{NamespaceId, push_tightly};
 use crate::evaluators::{Content, EvaluatorsConfig, Failed, Price};
 use broken::Broken;
 use counts::Counts;
+use known::{Answer, Known, Read};
 use lanes::{AtOnce, Lanes};
-use line::{Line, Place};
+use line::Line;
 use next::Next;
 use open::Open;
 use questions::NEVER;
 use rounds::Rounds;
 use unready::Unready;
-
-/// The last answer about a pod.
-#[derive(Clone, Debug)]
-struct Last {
-    price: Price,
-    /// The price includes what Kubernetes counts.
-    retains: bool,
-}
-
-/// What is known of one pod. There is one of each pod, so it is small.
-#[derive(Clone, Debug, Default)]
-struct Known {
-    /// The hash of its content.
-    hash: [u64; 2],
-    /// The last answer, whatever it was about.
-    last: Option<Last>,
-    /// The configuration by which that was given; 0: none.
-    answered: u32,
-    /// The configuration by which the content was read; 0: it was not.
-    read: u32,
-    /// The evaluators that select the pod by its labels.
-    selected_by: u16,
-    /// Those that gave the last answer.
-    asked: u16,
-    /// Those that are to be asked now.
-    wanted: u16,
-    /// Those that matched by the last answer.
-    matched: u16,
-    /// What the pod is counted as.
-    counted: counts::Bits,
-    /// The last answer is about this content.
-    is_current: bool,
-    /// A later version was seen without its content.
-    is_stale: bool,
-    /// Its place in line, if it has one.
-    place: Option<Place>,
-}
 
 /// What is to be charged of a pod by what evaluators say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +118,7 @@ impl Evaluations {
         let (known, charges) = match &config {
             Some(_) => {
                 let mut known = std::mem::take(&mut self.known);
-                known.iter_mut().for_each(Known::uncount);
+                known.iter_mut().for_each(Known::begin_anew);
                 (known, std::mem::take(&mut self.charges))
             }
             None => Default::default(),
@@ -199,19 +164,13 @@ impl Evaluations {
         let revision = self.revision;
         let Some(known) = self.slot(id) else { return false };
         let Some(content) = content.filter(|content| content.revision == revision) else {
-            return !std::mem::replace(&mut known.is_stale, true);
+            return std::mem::replace(&mut known.read, Read::Earlier) != Read::Earlier;
         };
-        let hash = halves(content.hash);
-        let is_other = known.read != revision
-            || known.is_stale
-            || known.hash != hash
-            || known.selected_by != content.selected_by;
-        let is_changed = known.hash != hash;
-        known.is_current &= !is_changed;
-        known.hash = hash;
-        known.selected_by = content.selected_by;
-        (known.read, known.is_stale) = (revision, false);
+        let is_changed = known.hash != content.hash;
+        let is_other = known.read != Read::Latest || is_changed || known.selected_by != content.selected_by;
+        (known.hash, known.selected_by, known.read) = (content.hash, content.selected_by, Read::Latest);
         if is_changed {
+            known.outdate();
             self.refused.remove(&id);
         }
         if let Some(open) = self.open.get_mut(&id).filter(|_| is_changed) {
@@ -228,9 +187,7 @@ impl Evaluations {
     /// The evaluators that select the pod by its labels; all if that is not known.
     pub fn selected_by(&self, id: PodId, is_waiting: bool) -> u16 {
         match self.get(id) {
-            Some(known) if known.read == self.revision && !(known.is_stale && is_waiting) => {
-                known.selected_by
-            }
+            Some(known) if known.read == Read::Latest || !is_waiting => known.selected_by,
             _ => u16::MAX,
         }
     }
@@ -238,14 +195,10 @@ impl Evaluations {
     /// What is to be charged by what these evaluators say of its content.
     pub fn of(&self, id: PodId, selected: u16) -> Evaluation<'_> {
         let is_current = |known: &&Known| {
-            known.is_current
-                && known.asked == selected
-                && !known.is_stale
-                && known.answered == self.revision
-                && known.read == self.revision
+            known.answer == Answer::Current && known.asked == selected && known.read == Read::Latest
         };
-        if let Some(last) = self.get(id).filter(is_current).and_then(|known| known.last.as_ref()) {
-            return Evaluation::Current(&last.price);
+        if let Some(price) = self.get(id).filter(is_current).and_then(Known::last) {
+            return Evaluation::Current(price);
         }
         let open = self.open.get(&id).filter(|open| open.selected == selected);
         match open.and_then(|open| open.failure.as_ref()) {
@@ -256,36 +209,30 @@ impl Evaluations {
 
     /// The last answer about the pod, whatever its content was.
     pub fn last(&self, id: PodId) -> Option<&Price> {
-        self.get(id)?.last.as_ref().map(|last| &last.price)
+        self.get(id)?.last()
     }
 
     /// Whether what Kubernetes counts is in the last answer about the pod.
     pub fn retains(&self, id: PodId) -> bool {
-        let last = self.get(id).and_then(|known| known.last.as_ref());
-        last.is_some_and(|last| last.retains)
+        self.get(id).is_some_and(Known::retains)
     }
 
     /// The pod is priced as this one until there is an answer about it.
     pub fn inherit(&mut self, id: PodId, from: PodId) {
-        let Some(known) = self.get(from).filter(|known| known.last.is_some()) else { return };
-        let (last, answered, asked) = (known.last.clone(), known.answered, known.asked);
-        if let Some(known) = self.slot(id).filter(|known| known.last.is_none()) {
-            (known.last, known.answered, known.is_current, known.asked) = (last, answered, false, asked);
+        let Some(from) = self.get(from).filter(|known| known.last().is_some()).cloned() else { return };
+        if let Some(known) = self.slot(id).filter(|known| known.last().is_none()) {
+            known.inherit(&from);
         }
     }
 
     /// Whether the content of the pod was read by the evaluators of now.
     pub fn is_read(&self, id: PodId) -> bool {
-        self.get(id).is_some_and(|known| known.read == self.revision && !known.is_stale)
+        self.get(id).is_some_and(|known| known.read == Read::Latest)
     }
 
     /// Forgets the last answer about the pod. Returns whether there was one.
     pub fn unprice(&mut self, id: PodId) -> bool {
-        let known = self.known.get_mut(id.0 as usize);
-        known.is_some_and(|known| {
-            (known.is_current, known.matched) = (false, 0);
-            known.last.take().is_some()
-        })
+        self.known.get_mut(id.0 as usize).is_some_and(Known::unprice)
     }
 
     /// Whether one of these evaluators is sent the other pods: then the pod is asked about in rounds.
@@ -310,7 +257,7 @@ impl Evaluations {
     }
 
     /// Whether the pod with this content is asked about.
-    pub fn is_open(&self, id: PodId, hash: u128) -> bool {
+    pub fn is_open(&self, id: PodId, hash: u64) -> bool {
         self.is_awaited(id) && self.has_content(id, hash)
     }
 
@@ -375,21 +322,5 @@ impl Evaluations {
         }
         self.charges.insert(Arc::clone(&charge));
         Price::Charge(charge)
-    }
-}
-
-fn halves(hash: u128) -> [u64; 2] {
-    let [a, b, c, d, e, f, g, h, rest @ ..] = hash.to_be_bytes();
-    [u64::from_be_bytes([a, b, c, d, e, f, g, h]), u64::from_be_bytes(rest)]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Known;
-
-    /// The gate keeps one for each pod of the cluster.
-    #[test]
-    fn what_is_known_of_a_pod_is_small() {
-        assert_eq!(size_of::<Known>(), 56);
     }
 }

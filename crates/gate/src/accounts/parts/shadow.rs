@@ -126,7 +126,7 @@ impl Shadow {
     }
 
     /// Those that are to be asked now about the pod, of those that are asked later, a bit for each, and its hash.
-    pub fn to_ask(&self, id: PodId, now_ms: u64) -> Option<(u16, u128)> {
+    pub fn to_ask(&self, id: PodId, now_ms: u64) -> Option<(u16, u64)> {
         let (known, config) = self.pods.get(&id).zip(self.config())?;
         let left_alone = known.failing.iter().filter(|failing| failing.retry_ms > now_ms);
         let left_alone = left_alone.fold(0, |bits, failing| bits | 1 << failing.place);
@@ -155,7 +155,7 @@ impl Shadow {
     }
 
     /// Evaluators that were asked later say this of the pod with this hash.
-    pub fn take_later(&mut self, id: PodId, hash: u128, said: Vec<SaidLater>, now_ms: u64) {
+    pub fn take_later(&mut self, id: PodId, hash: u64, said: Vec<SaidLater>, now_ms: u64) {
         let Some(known) = self.pods.get_mut(&id).filter(|known| known.content.hash == hash) else { return };
         for SaidLater { place, opinion, is_final } in said.into_iter().filter(|it| it.place < MOST_SHADOWS) {
             known.note(place, is_final, now_ms);

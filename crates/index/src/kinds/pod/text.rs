@@ -76,9 +76,10 @@ pub struct PodView {
     /// The API server's own JSON without `kind`, `apiVersion`, `metadata.managedFields` and `spec.schedulingGates`. Fields
     /// that are not known here are kept.
     pub json: String,
-    /// Equal, within a process, exactly for equal content: that is `json` without `metadata.resourceVersion` and
-    /// `metadata.generation`. So neither a release nor an update of managedFields changes it.
-    pub hash: u128,
+    /// Equal, within a process, for equal content: that is `json` without `metadata.resourceVersion` and
+    /// `metadata.generation`. So neither a release nor an update of managedFields changes it. Two versions of a pod that
+    /// differ have the same hash once in 2⁶⁴ times, and nobody who does not know the key can look for such ones.
+    pub hash: u64,
     pub labels: BTreeMap<String, String>,
     pub uid: String,
     /// `spec.schedulingGates` as it is written, and the place in `json` where it was left out.
@@ -99,7 +100,7 @@ impl PodView {
 
 /// The key of the hashes of a process: nobody can write a pod that is taken for another.
 #[derive(Clone, Debug, Default)]
-pub struct ViewKey(RandomState, RandomState);
+pub struct ViewKey(RandomState);
 
 impl ViewKey {
     /// What is sent of the pod with this JSON.
@@ -108,16 +109,14 @@ impl ViewKey {
     /// When it is no object, or its metadata or spec is none.
     pub fn view(&self, text: &str) -> serde_json::Result<PodView> {
         let mut json = String::with_capacity(text.len());
-        let mut hashers = (self.0.build_hasher(), self.1.build_hasher());
+        let mut hasher = self.0.build_hasher();
         let (mut labels, mut uid, mut gates) = (BTreeMap::new(), String::new(), None);
         let mut write = |path: &str, is_hashed: bool, value: &str| {
             if is_hashed {
                 for part in [path, value] {
                     // Lengths keep apart what follows each other.
-                    hashers.0.write_usize(part.len());
-                    hashers.0.write(part.as_bytes());
-                    hashers.1.write_usize(part.len());
-                    hashers.1.write(part.as_bytes());
+                    hasher.write_usize(part.len());
+                    hasher.write(part.as_bytes());
                 }
             }
         };
@@ -162,7 +161,7 @@ impl ViewKey {
             }
         }
         json.push('}');
-        let hash = u128::from(hashers.0.finish()) << 64 | u128::from(hashers.1.finish());
+        let hash = hasher.finish();
         let gates = gates.map(|gates| (gates_at, gates));
         Ok(PodView { json, hash, labels, uid, gates })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_engine::PodId;
 
-use super::{Evaluations, Known};
+use super::Evaluations;
 use crate::evaluators::MOST_EVALUATORS;
 use crate::shadow::RuleFigures;
 
@@ -32,14 +32,6 @@ impl Counts {
             count.matched = (count.matched + has(after.matched)).saturating_sub(has(before.matched));
             count.held = (count.held + has(after.held)).saturating_sub(has(before.held));
         }
-    }
-}
-
-impl Known {
-    /// What was said by other evaluators says nothing of those of now, and the pod stands in no line of theirs.
-    pub fn uncount(&mut self) {
-        (self.matched, self.wanted, self.counted) = (0, 0, Bits::default());
-        self.place = None;
     }
 }
 

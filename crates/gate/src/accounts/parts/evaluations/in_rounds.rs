@@ -31,7 +31,7 @@ impl Evaluations {
             }
             let is_read = self.is_read(id);
             if let Some(known) = self.slot(id).filter(|_| is_waiting && !is_read) {
-                known.is_current = false;
+                known.outdate();
                 passed_over.push(id);
             }
             let Some(open) = self.open.get_mut(&id) else { continue };
@@ -98,7 +98,7 @@ impl Evaluations {
                 continue;
             }
             if let Some(known) = self.slot(id) {
-                known.is_current = false;
+                known.outdate();
             }
             self.leave_line(id, namespace);
             let fresh = Open::new(namespace, selected, is_waiting, now.mono_ms);

@@ -19,17 +19,38 @@ use crate::config::Moment;
 const JOINS_MS: u64 = 2_000;
 
 /// The state of a pod in line. The pod runs, is asked about outside of rounds, and no question about it has failed.
+///
+/// `Answered`: an evaluator of this configuration has answered about it before. `WithTurn`: a lane holds its turn; otherwise
+/// its content is not known, or its turn has just come. One enum keeps this in one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    /// A lane holds its turn. Otherwise the content of the pod is not known, or the turn has just come.
-    has_turn: bool,
-    /// No evaluator of this configuration has answered about the pod.
-    is_unanswered: bool,
+pub(super) enum Place {
+    Answered,
+    AnsweredWithTurn,
+    Unanswered,
+    UnansweredWithTurn,
 }
 
 impl Place {
+    const fn new(is_unanswered: bool, has_turn: bool) -> Self {
+        match (is_unanswered, has_turn) {
+            (false, false) => Self::Answered,
+            (false, true) => Self::AnsweredWithTurn,
+            (true, false) => Self::Unanswered,
+            (true, true) => Self::UnansweredWithTurn,
+        }
+    }
+
+    const fn is_unanswered(self) -> bool {
+        matches!(self, Self::Unanswered | Self::UnansweredWithTurn)
+    }
+
+    const fn has_turn(self) -> bool {
+        matches!(self, Self::AnsweredWithTurn | Self::UnansweredWithTurn)
+    }
+
     const fn lack(self, is_overdue: bool) -> Lack {
-        Lack { is_pending: self.is_unanswered && !is_overdue, is_unanswered: self.is_unanswered }
+        let is_unanswered = self.is_unanswered();
+        Lack { is_pending: is_unanswered && !is_overdue, is_unanswered }
     }
 }
 
@@ -124,10 +145,10 @@ impl Evaluations {
         let Some(known) = self.slot(id) else { return };
         let before = known.place;
         // A turn in the lane of other evaluators does not count.
-        let had_turn = before.is_some_and(|place| place.has_turn) && known.wanted == selected;
+        let had_turn = before.is_some_and(Place::has_turn) && known.wanted == selected;
         // A pod stays unanswered until it leaves the line.
-        let was_unanswered = before.is_some_and(|place| place.is_unanswered);
-        let after = Place { has_turn: had_turn || is_known, is_unanswered: was_unanswered || !is_answered };
+        let was_unanswered = before.is_some_and(Place::is_unanswered);
+        let after = Place::new(was_unanswered || !is_answered, had_turn || is_known);
         (known.place, known.wanted) = (Some(after), selected);
         if before.is_none() {
             self.line.enter(namespace, now.mono_ms);
@@ -138,7 +159,7 @@ impl Evaluations {
         if is_overdue {
             self.moved.push(id);
         }
-        if after.has_turn && !had_turn {
+        if after.has_turn() && !had_turn {
             self.lanes.push(selected, Class::Running, namespace, id);
         }
         self.count(id);
@@ -148,7 +169,9 @@ impl Evaluations {
     pub(super) fn take_turn_in_line(&mut self, id: PodId, selected: u16) -> bool {
         let known = self.known.get_mut(id.0 as usize).filter(|known| known.wanted == selected);
         let place = known.and_then(|known| known.place.as_mut());
-        place.is_some_and(|place| std::mem::take(&mut place.has_turn))
+        place.is_some_and(|place| {
+            std::mem::replace(place, Place::new(place.is_unanswered(), false)).has_turn()
+        })
     }
 
     /// Gives the pod an [`Open`] in place of its place in line, if it has one. The time of the line becomes its time.
@@ -158,7 +181,7 @@ impl Evaluations {
         let gone = Standing { pods: 0, since_ms: 0, are_overdue: true };
         let Standing { since_ms, are_overdue, .. } = self.line.leave(namespace).unwrap_or(gone);
         let open = Open {
-            has_turn: place.has_turn,
+            has_turn: place.has_turn(),
             lack: place.lack(are_overdue),
             is_told: are_overdue,
             has_expired: are_overdue,

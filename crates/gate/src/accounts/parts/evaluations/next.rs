@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sluice_engine::PodId;
 use sluice_index::{Version, push_tightly};
 
-use super::{Evaluations, Last, halves};
+use super::{Evaluations, Read};
 use crate::evaluators::{Content, EvaluatorsConfig, Failed, Said};
 
 /// What the next evaluators say of a pod. There is one of each pod, so it is small.
@@ -17,7 +17,7 @@ struct Entry {
     /// The version of the pod that this is about.
     version: Version,
     /// The hash of its content.
-    hash: [u64; 2],
+    hash: u64,
     /// The evaluators that select the pod by its labels.
     selected_by: u16,
     /// Those that were asked; 0: none are to be.
@@ -80,8 +80,7 @@ impl Evaluations {
 
     /// The pod has this content in this version, about which the `asked` of the next evaluators are asked.
     pub fn see_for_next(&mut self, id: PodId, version: Version, content: Content, asked: u16) {
-        let hash = halves(content.hash);
-        let selected_by = content.selected_by;
+        let Content { hash, selected_by, .. } = content;
         let Some(next) = self.next.as_mut().filter(|next| next.number == content.revision) else { return };
         if let Some(entry) = next.entry(id) {
             *entry = Some(Entry { version, hash, selected_by, asked, said: None });
@@ -122,7 +121,6 @@ impl Evaluations {
     /// Takes over what the evaluators said before they were put in force, of each pod that has not changed since it was
     /// read.
     pub fn adopt(&mut self, next: Next, is_as_read: impl Fn(PodId, Version) -> bool) {
-        let revision = self.revision;
         for (id, entry) in (0..).map(PodId).zip(next.pods) {
             let Some(Entry { version, hash, selected_by, asked, said }) = entry else { continue };
             if !is_as_read(id, version) {
@@ -130,12 +128,11 @@ impl Evaluations {
             }
             let Some(known) = self.slot(id) else { return };
             (known.hash, known.selected_by) = (hash, selected_by);
-            (known.read, known.is_stale, known.is_current) = (revision, false, false);
+            known.read = Read::Latest;
+            known.outdate();
             match said {
                 Some(Ok(Said { price, matched, retains })) => {
-                    known.last = Some(Last { price, retains });
-                    (known.answered, known.is_current) = (revision, true);
-                    (known.asked, known.matched) = (asked, matched);
+                    known.say(price, retains, (asked, matched));
                 }
                 Some(Err(failed)) => {
                     self.refused.insert(id, (asked, failed));
@@ -159,6 +156,6 @@ mod tests {
     /// The gate keeps one for each pod of the cluster while it prepares evaluators.
     #[test]
     fn an_entry_is_small() {
-        assert_eq!(size_of::<Option<Entry>>(), 48);
+        assert_eq!(size_of::<Option<Entry>>(), 40);
     }
 }

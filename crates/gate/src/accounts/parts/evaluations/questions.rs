@@ -8,7 +8,7 @@ use sluice_index::NamespaceId;
 use super::lanes::{Class, Flight};
 use super::open::PAUSED_MS;
 use super::unready::Lack;
-use super::{Answered, Evaluation, Evaluations, Known, Last, Open};
+use super::{Answer, Answered, Evaluation, Evaluations, Known, Open, Read};
 use crate::backoff::{backoff_ms, delay_ms};
 use crate::config::Moment;
 use crate::evaluators::{Again, Failed, Said};
@@ -35,10 +35,8 @@ impl Evaluations {
             self.close(id, namespace);
             return;
         }
-        let revision = self.revision;
-        let is_answered = self.get(id).is_some_and(|known| {
-            known.answered == revision && known.asked == selected && known.last.is_some()
-        });
+        let is_answered =
+            self.get(id).is_some_and(|known| known.answer >= Answer::Outdated && known.asked == selected);
         let (is_known, is_in_rounds) = (self.is_read(id), self.is_in_rounds(selected));
         let may_stand = !is_waiting && !is_in_rounds && !self.open.contains_key(&id);
         if may_stand && self.fits_in_line(id, (namespace, selected), now) {
@@ -164,9 +162,9 @@ impl Evaluations {
     }
 
     /// The question about the pod to these evaluators is sent: its hash and the serial; `None` if there is nothing to ask.
-    pub fn begin(&mut self, id: PodId, namespace: NamespaceId, selected: u16) -> Option<(u128, u64)> {
+    pub fn begin(&mut self, id: PodId, namespace: NamespaceId, selected: u16) -> Option<(u64, u64)> {
         self.leave_line(id, namespace);
-        let is_read = |it: &&Known| it.read == self.revision && !it.is_stale;
+        let is_read = |known: &&Known| known.read == Read::Latest;
         let open = self.open.get_mut(&id).filter(|open| open.serial.is_none())?;
         if open.selected != selected {
             // Others select its namespace by now. What they said would count as said by those of before.
@@ -182,9 +180,7 @@ impl Evaluations {
         (open.serial, open.has_turn) = (Some(self.last_serial), false);
         let flight = Flight { pod: id, selected, has_failed: open.failures > 0 };
         self.lanes.begin(self.last_serial, flight);
-        let [high, low] = known.hash;
-        let hash = u128::from(high) << 64 | u128::from(low);
-        let serial = self.last_serial;
+        let (hash, serial) = (known.hash, self.last_serial);
         self.arm(id);
         Some((hash, serial))
     }
@@ -192,7 +188,7 @@ impl Evaluations {
     pub fn answered(
         &mut self,
         serial: u64,
-        hash: u128,
+        hash: u64,
         answer: Result<Said, Failed>,
         now: Moment,
     ) -> Answered {
@@ -212,11 +208,9 @@ impl Evaluations {
         }
         match answer {
             Ok(Said { price, matched, retains }) => {
-                let (price, revision) = (self.share(price), self.revision);
+                let price = self.share(price);
                 if let Some(known) = self.slot(id) {
-                    known.last = Some(Last { price, retains });
-                    (known.answered, known.is_current) = (revision, true);
-                    (known.asked, known.matched) = (selected, matched);
+                    known.say(price, retains, (selected, matched));
                 }
                 // It stays open as long as its content is not known.
                 self.ask(id, (namespace, selected), is_waiting, now);
@@ -229,7 +223,7 @@ impl Evaluations {
             Err(Failed { text, by, again }) => {
                 if let Some(known) = self.slot(id) {
                     // Of a pod that was asked about again: what was said before is of another state of its namespace.
-                    known.is_current = false;
+                    known.outdate();
                 }
                 if let Some(open) = self.open.get_mut(&id) {
                     open.failures = open.failures.saturating_add(1);

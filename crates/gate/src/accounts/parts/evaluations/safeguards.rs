@@ -4,18 +4,18 @@
 use sluice_engine::PodId;
 use sluice_index::{NamespaceId, Version};
 
-use super::{Evaluations, halves};
+use super::Evaluations;
 #[cfg(test)]
 use crate::tests::safeguards::Safeguard;
 
 impl Evaluations {
     /// Whether this is the content of the pod: an answer about another one says nothing of what is going to be released.
-    pub(super) fn has_content(&self, id: PodId, hash: u128) -> bool {
+    pub(super) fn has_content(&self, id: PodId, hash: u64) -> bool {
         #[cfg(test)]
         if Safeguard::Version.is_out() {
             return true;
         }
-        self.get(id).is_some_and(|known| known.hash == halves(hash))
+        self.get(id).is_some_and(|known| known.hash == hash)
     }
 
     /// Whether the pod is what it was when it was read for evaluators that were not in force yet.
