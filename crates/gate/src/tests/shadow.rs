@@ -54,7 +54,7 @@ pub fn cpu(milli: i128) -> Charge {
 
 /// What the rule says of a pod with this content: each of four things.
 fn opinion(hash: u64) -> Opinion {
-    let charge = Arc::new(cpu(50 * i128::try_from(hash >> 8 & 63).unwrap()));
+    let charge = Arc::new(cpu(50 * i128::from(hash >> 8 & 63)));
     match hash >> 2 & 3 {
         0 => Opinion::NoMatch,
         1 => Opinion::None,
