@@ -41,6 +41,7 @@ mod shadow_asks;
 mod stage;
 mod state;
 mod stats;
+mod tables;
 mod targeting;
 mod tell;
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use sluice_index::NamespaceId;
 
+use crate::tables::shrink;
+
 /// What waits, by namespace. Namespaces take turns, so that a crowd in one delays no other.
 #[derive(Debug)]
 pub struct Turns<T> {
@@ -47,6 +49,7 @@ impl<T> Turns<T> {
         let is_over = self.had >= self.in_a_row;
         if waiting.is_empty() {
             self.waiting.remove(&namespace);
+            shrink(&mut self.waiting);
         } else if is_over {
             self.order.push_back(namespace);
         } else {

@@ -1,10 +1,13 @@
 //! Namespaces whose pods find their stage anew, some at a time, because their quotas or the namespace have changed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use sluice_engine::{PodId, QuotaId};
 use sluice_index::NamespaceId;
+use smallvec::SmallVec;
+
+use crate::tables::shrink;
 
 /// What was deferred until the pods of a namespace had their stages, and can be done now.
 #[derive(Debug, Default)]
@@ -24,14 +27,15 @@ struct PausedNamespace {
     /// Pods that are still to have their turn.
     pods: Vec<PodId>,
     releases: Vec<PodId>,
-    /// The quotas that are paused on its account.
-    quotas: BTreeSet<QuotaId>,
+    /// The quotas that are paused on its account, in the order of their ids. After a start each namespace of the cluster is
+    /// here, and most have few.
+    quotas: SmallVec<[QuotaId; 4]>,
 }
 
 #[derive(Debug, Default)]
 struct PausedQuota {
     /// How many namespaces it is paused on account of.
-    namespaces: usize,
+    namespaces: u32,
     is_closed: bool,
     keeps_foreign_charges: bool,
 }
@@ -94,9 +98,13 @@ impl Reclassification {
 
     fn pause_quota(&mut self, namespace: NamespaceId, id: QuotaId) -> &mut PausedQuota {
         self.wake(namespace);
-        let is_new = self.namespaces.entry(namespace).or_default().quotas.insert(id);
+        let quotas = &mut self.namespaces.entry(namespace).or_default().quotas;
+        let place = quotas.binary_search(&id);
         let paused = self.quotas.entry(id).or_default();
-        paused.namespaces += usize::from(is_new);
+        if let Err(place) = place {
+            quotas.insert(place, id);
+            paused.namespaces += 1;
+        }
         paused
     }
 
@@ -129,8 +137,9 @@ impl Reclassification {
         if !self.namespaces.get(&namespace)?.pods.is_empty() {
             return None;
         }
-        let paused = self.namespaces.remove(&namespace)?;
+        let mut paused = self.namespaces.remove(&namespace)?;
         if keeps {
+            paused.pods = Vec::new();
             self.asleep.insert(namespace, paused);
             return None;
         }
@@ -146,6 +155,7 @@ impl Reclassification {
             ended.closed.extend(quota.is_closed.then_some(id));
             ended.foreign_charges.extend(quota.keeps_foreign_charges.then_some(id));
         }
+        shrink(&mut self.quotas);
         Some(ended)
     }
 

@@ -1,7 +1,7 @@
 //! What is known of one pod: its content, the last answer about it, and its place in line.
 
 use super::counts::Bits;
-use super::line::Place;
+use super::unready::Lack;
 use crate::evaluators::Price;
 
 /// How far the content of a pod is known.
@@ -27,6 +27,42 @@ pub(super) enum Answer {
     Outdated,
     /// It is about the content that was read.
     Current,
+}
+
+/// The state of a pod in line. The pod runs, is asked about outside of rounds, and no question about it has failed.
+///
+/// `Answered`: an evaluator of this configuration has answered about it before. `WithTurn`: a lane holds its turn; otherwise
+/// its content is not known, or its turn has just come. One enum keeps this in one byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Answered,
+    AnsweredWithTurn,
+    Unanswered,
+    UnansweredWithTurn,
+}
+
+impl Place {
+    pub const fn new(is_unanswered: bool, has_turn: bool) -> Self {
+        match (is_unanswered, has_turn) {
+            (false, false) => Self::Answered,
+            (false, true) => Self::AnsweredWithTurn,
+            (true, false) => Self::Unanswered,
+            (true, true) => Self::UnansweredWithTurn,
+        }
+    }
+
+    pub const fn is_unanswered(self) -> bool {
+        matches!(self, Self::Unanswered | Self::UnansweredWithTurn)
+    }
+
+    pub const fn has_turn(self) -> bool {
+        matches!(self, Self::AnsweredWithTurn | Self::UnansweredWithTurn)
+    }
+
+    pub const fn lack(self, is_overdue: bool) -> Lack {
+        let is_unanswered = self.is_unanswered();
+        Lack { is_pending: is_unanswered && !is_overdue, is_unanswered }
+    }
 }
 
 /// There is one of each pod, so it is small.
@@ -73,8 +109,8 @@ impl Default for Known {
 }
 
 impl Known {
-    /// What was said by other evaluators says nothing of those of now. The pod stands in no line of theirs, and is to be read
-    /// for those of now.
+    /// Other evaluators are in force: what those of before said says nothing of them. The pod stands in no line of theirs,
+    /// and its content is not read for them.
     pub fn begin_anew(&mut self) {
         (self.matched, self.wanted, self.counted) = (0, 0, Bits::default());
         (self.place, self.read, self.selected_by) = (None, Read::Not, u16::MAX);

@@ -1,63 +1,29 @@
 //! Pods that run and stand in line to be asked about.
 //!
 //! After a start every running pod of the cluster stands in line. So such a pod has no [`Open`](super::open) and no timer.
-//! [`Known`](super::Known) holds its [`Place`], and one timer of its namespace says when the pods there are overdue.
+//! [`Known`] holds its [`Place`], and one timer of its namespace says when the pods there are overdue.
 
 use std::collections::HashMap;
 
 use sluice_engine::{PodId, Timers};
 use sluice_index::NamespaceId;
 
+use super::Evaluations;
+use super::known::{Known, Place};
 use super::lanes::Class;
 use super::open::{Open, PAUSED_MS};
 use super::unready::Lack;
-use super::{Evaluations, Known};
 use crate::config::Moment;
+use crate::tables::shrink;
 
 /// A line takes further pods for so long after its first one (milliseconds). At a start the watch shows the pods of a
 /// namespace within that time.
 const JOINS_MS: u64 = 2_000;
 
-/// The state of a pod in line. The pod runs, is asked about outside of rounds, and no question about it has failed.
-///
-/// `Answered`: an evaluator of this configuration has answered about it before. `WithTurn`: a lane holds its turn; otherwise
-/// its content is not known, or its turn has just come. One enum keeps this in one byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    Answered,
-    AnsweredWithTurn,
-    Unanswered,
-    UnansweredWithTurn,
-}
-
-impl Place {
-    const fn new(is_unanswered: bool, has_turn: bool) -> Self {
-        match (is_unanswered, has_turn) {
-            (false, false) => Self::Answered,
-            (false, true) => Self::AnsweredWithTurn,
-            (true, false) => Self::Unanswered,
-            (true, true) => Self::UnansweredWithTurn,
-        }
-    }
-
-    const fn is_unanswered(self) -> bool {
-        matches!(self, Self::Unanswered | Self::UnansweredWithTurn)
-    }
-
-    const fn has_turn(self) -> bool {
-        matches!(self, Self::AnsweredWithTurn | Self::UnansweredWithTurn)
-    }
-
-    const fn lack(self, is_overdue: bool) -> Lack {
-        let is_unanswered = self.is_unanswered();
-        Lack { is_pending: is_unanswered && !is_overdue, is_unanswered }
-    }
-}
-
 /// The line of a namespace.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
-    pods: usize,
+    pods: u32,
     /// Since then the line has not been empty (milliseconds).
     since_ms: u64,
     /// The pods have stood for [`PAUSED_MS`]. Quotas tell of them, and they no longer keep their namespace paused.
@@ -92,6 +58,7 @@ impl Line {
         if standing.pods == 0 {
             self.namespaces.remove(&namespace);
             self.due.cancel(&namespace);
+            shrink(&mut self.namespaces);
         }
         Some(before)
     }

@@ -12,6 +12,7 @@ use super::{Answer, Answered, Evaluation, Evaluations, Known, Open, Read};
 use crate::backoff::{backoff_ms, delay_ms};
 use crate::config::Moment;
 use crate::evaluators::{Again, Failed, Said};
+use crate::tables::shrink;
 
 /// Of a pod that is not asked about again before something has changed.
 pub(super) const NEVER: u64 = u64::MAX;
@@ -133,10 +134,8 @@ impl Evaluations {
         self.rounds.leave(open.namespace, id);
         self.later.cancel(&id);
         self.note_lack(open.namespace, open.lack, Lack::default());
-        if self.open.len() < self.open.capacity() / 8 {
-            // Where pods are asked about in rounds each pod of the cluster is open after a start, and there is room for all.
-            self.open.shrink_to(self.open.len() * 2);
-        }
+        // Where pods are asked about in rounds each pod of the cluster is open after a start.
+        shrink(&mut self.open);
     }
 
     pub(super) fn end_pending(&mut self, id: PodId) {

@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use sluice_index::NamespaceId;
 
+use crate::tables::shrink;
+
 /// What a pod without gates that is asked about is counted as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lack {
@@ -15,15 +17,15 @@ pub struct Lack {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
-    pending: usize,
-    unanswered: usize,
+    pending: u32,
+    unanswered: u32,
 }
 
 /// Invariant: these are the sums of what pods lack, and no namespace is kept for nothing.
 #[derive(Debug, Default)]
 pub struct Unready {
     by_namespace: HashMap<NamespaceId, Count>,
-    unanswered: usize,
+    unanswered: u32,
 }
 
 impl Unready {
@@ -32,8 +34,8 @@ impl Unready {
         if before == after {
             return false;
         }
-        let changed = |count: usize, before: bool, after: bool| {
-            (count + usize::from(after)).saturating_sub(usize::from(before))
+        let changed = |count: u32, before: bool, after: bool| {
+            (count + u32::from(after)).saturating_sub(u32::from(before))
         };
         let count = self.by_namespace.entry(namespace).or_default();
         count.pending = changed(count.pending, before.is_pending, after.is_pending);
@@ -42,6 +44,7 @@ impl Unready {
         let was_last = before.is_pending && count.pending == 0;
         if *count == Count::default() {
             self.by_namespace.remove(&namespace);
+            shrink(&mut self.by_namespace);
         }
         was_last
     }
@@ -63,6 +66,6 @@ impl Unready {
 
     /// How many pods have no answer.
     pub const fn unanswered(&self) -> usize {
-        self.unanswered
+        self.unanswered as usize
     }
 }
