@@ -299,8 +299,8 @@ impl World {
             && !ledger(quota).excess(&held.charge, Some(&first.charge)).is_empty()
     }
 
-    /// A pod that fits is held only where room is kept for another one, and that one is told. It may have gone since while
-    /// one of its class has waited for longer: the room is kept for that one then, and whoever asks anew is told so.
+    /// A pod that fits is held only where the queue keeps room for another class. The reason names a pod of that class. That
+    /// pod may be gone. Then the queue keeps the room for an older pod of the class, and `obstacles` names the older pod.
     fn check_all_was_decided(&self) {
         for held in self.waiting.values() {
             if held.quotas.iter().any(|quota| self.paused.contains(quota)) {

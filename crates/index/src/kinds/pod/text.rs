@@ -77,8 +77,8 @@ pub struct PodView {
     /// that are not known here are kept.
     pub json: String,
     /// Equal, within a process, for equal content: that is `json` without `metadata.resourceVersion` and
-    /// `metadata.generation`. So neither a release nor an update of managedFields changes it. Two versions of a pod that
-    /// differ have the same hash once in 2⁶⁴ times, and nobody who does not know the key can look for such ones.
+    /// `metadata.generation`. So neither a release nor an update of managedFields changes it. The hash has a
+    /// random key, so a tenant cannot search for a pod with the hash of another one.
     pub hash: u64,
     pub labels: BTreeMap<String, String>,
     pub uid: String,
