@@ -139,6 +139,7 @@ impl Reclassification {
         }
         let mut paused = self.namespaces.remove(&namespace)?;
         if keeps {
+            // All have had their turn, so the list is empty. After a start each namespace of the cluster is asleep.
             paused.pods = Vec::new();
             self.asleep.insert(namespace, paused);
             return None;
